@@ -13,7 +13,9 @@ from typing import Final
 from llm_common.tables.text_lines import TextLines
 
 _READ_CHARS: Final = 400  # of a line
-_MAX_FAILURES: Final = 2_000
+MAX_FAILURES: Final = 2_000
+"""Maximum blocks that are read."""
+
 _MAX_BLOCK_LINES: Final = 14
 _MAX_LINES_BEFORE: Final = 6
 
@@ -73,7 +75,7 @@ def failures_in(text: TextLines) -> list[range]:
         text: The lines of the text.
 
     Returns:
-        Ranges of indexes of lines, none of which overlap.
+        Ranges of indexes of lines, none of which overlap, at most `MAX_FAILURES`.
     """
     blocks: list[range] = []
     counts: Counter[str] = Counter()
@@ -82,6 +84,8 @@ def failures_in(text: TextLines) -> list[range]:
         end = blocks[-1].stop if blocks else 0
         if index < end:
             continue
+        if len(blocks) == MAX_FAILURES:
+            break
         blocks.append(_block(text.lines, index, after=end))
         kind = _NUMBERS.sub("0", text.lines[index][:_READ_CHARS])
         counts[kind] += 1
@@ -91,18 +95,14 @@ def failures_in(text: TextLines) -> list[range]:
 
 
 def _failed_lines(text: TextLines) -> Iterator[int]:
-    """Yield the indexes of the first lines that tell of a failure."""
+    """Yield the indexes of the lines that tell of a failure."""
     hinted: set[int] = set()
     for hint in _HINTS:
         hinted |= text.in_any_case(hint, is_word=False)
-    count = 0
     for index in sorted(hinted):
         line = text.lines[index][:_READ_CHARS]
         if not _PASSED.search(line) and _FAILED.search(_NONE.sub("", line)):
             yield index
-            count += 1
-            if count == _MAX_FAILURES:
-                return
 
 
 def _block(lines: Sequence[str], index: int, *, after: int) -> range:

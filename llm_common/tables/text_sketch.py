@@ -16,7 +16,7 @@ from math import log
 from typing import Final
 
 from llm_common.ranking.lexical import folded, stem
-from llm_common.tables.failures import failures_in
+from llm_common.tables.failures import MAX_FAILURES, failures_in
 from llm_common.tables.lines import Lines
 from llm_common.tables.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.text_lines import TextLines
@@ -118,7 +118,9 @@ class TextSketch:
         yield f"{where}{len(self._lines):,} lines. Some of them, with their numbers:"
         if self._failures:
             first = min(block.start for block in self._failures)
-            yield f"Possible failures: {len(self._failures):,}, the first in line {first + 1:,}."
+            least = "at least " if len(self._failures) == MAX_FAILURES else ""
+            count = f"{least}{len(self._failures):,}"
+            yield f"Possible failures: {count}, the first in line {first + 1:,}."
         yield from self._counts()
 
     def _fitting(self, room: int) -> list[str]:
