@@ -9,7 +9,6 @@ from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
 from llm_common.tables.finding import Records, find_records
 from llm_common.tables.sketch import ResultSketch, are_mostly_records
-from llm_common.tables.text_forms import LOG_MESSAGE
 from llm_common.tables.text_sketch import TextSketch
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
@@ -81,7 +80,7 @@ class ResultParts:
         if not are_mostly_records(records.tables, total_chars):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
-        is_log = isinstance(self._value, str) and LOG_MESSAGE in records.tables[0].columns
+        is_log = isinstance(self._value, str) and records.tables[0].is_log
         # The lines of a log say what its columns do not, unless these are all that is asked for.
         return sketch if sketch.is_answer or not is_log else None
 

@@ -41,6 +41,7 @@ class Table:
         total_rows: Number of records in the result, of which `rows` holds the first.
         total_columns: Number of fields in the result, of which `columns` holds the first.
         extra_cells: Cells of rows that have more than there are fields, by the row's index.
+        is_log: Whether the rows are the entries of a log, whose lines say more than their columns.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Table:
     total_rows: int
     total_columns: int
     extra_cells: Mapping[int, tuple[Cell, ...]] = field(default_factory=dict)
+    is_log: bool = False
 
     @property
     def cells(self) -> int:

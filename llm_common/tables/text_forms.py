@@ -326,9 +326,6 @@ _ACCESS_LINE: Final = re.compile(
     r'"(?:(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}|(?P<text>[^"]{0,2000}))" '
     r"(?P<status>\d{3}) (?P<bytes>\d+|-)(?:\s.*)?"
 )
-LOG_MESSAGE: Final = "message"
-"""The column of what an entry of a log says."""
-
 _MIN_ENTRIES: Final = 0.5  # share of all lines that are entries of an access log
 
 
@@ -378,7 +375,8 @@ def _log(_: str, lines: list[str]) -> Table | None:
         else:
             entries[-1].append(line)
     rows = [[*entry[:3], "\n".join(entry[3:])] for entry in entries]
-    return _without_empty_columns(table_of_rows("", ("time", "level", "source", LOG_MESSAGE), rows))
+    table = table_of_rows("", ("time", "level", "source", "message"), rows)
+    return replace(_without_empty_columns(table), is_log=True)
 
 
 def _without_empty_columns(table: Table) -> Table:

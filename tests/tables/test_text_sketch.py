@@ -92,6 +92,13 @@ def test_the_text_in_data_is_shown_by_its_lines_t_17(
     assert "\n418: host-4 dropped blk_-774267833966018354 and blk_-8\n" in shown
 
 
+def test_a_number_of_failures_at_its_limit_is_told_as_such() -> None:
+    lines = [f"ERROR: unit {n} is off" for n in range(2_500)]
+    assert "Possible failures: 2,000, " not in sketch("", "\n".join(lines))
+    assert "Possible failures: at least 2,000, the first in line 1." in sketch("", "\n".join(lines))
+    assert "Possible failures: 1,999, " in sketch("", "\n".join(lines[:1_999]))
+
+
 def test_a_text_without_a_match_shows_both_ends_t_16() -> None:
     shown = sketch("zygomorphic").split("\n")
     assert (shown[1], shown[-1]) == (f"1: {LOG[0]}", f"900: {LOG[-1]}")
@@ -141,3 +148,10 @@ def _has(pattern: re.Pattern[str], line: str, lines: list[str]) -> bool:
         return pattern.search(line.lower()) is not None
     letters = pattern.pattern.removeprefix(r"(?<!\w)").removesuffix(r"(?!\w)")
     return re.search(letters, line.lower()) is not None
+
+
+def test_a_log_is_told_by_its_form_and_not_by_a_name() -> None:
+    table = "id,message\n" + "".join(f"{n},note {n} of the day\n" for n in range(400))
+    log = "".join(f"2026-03-05 10:00:{n % 60:02} INFO note {n} of the day\n" for n in range(400))
+    assert ResultParts(table, table, "what about note 7?").has_records
+    assert not ResultParts(log, log, "what about note 7?").has_records
