@@ -653,9 +653,14 @@ def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
     """Return whether other cells have one of some values among several, as `France/ Italy`."""
     phrases = {folded(cell_text(value)) for value in values}
     for cell in column.counts:
-        parts = _SEVERAL.split(cell) if isinstance(cell, str) and cell not in values else ()
-        if len(parts) > 1 and not phrases.isdisjoint(map(folded, parts)):
-            return True
+        if not isinstance(cell, str) or cell in values:
+            continue
+        text = folded(cell)
+        # Few cells contain the value, so that few are taken apart.
+        if any(phrase in text for phrase in phrases):
+            parts = _SEVERAL.split(text)
+            if len(parts) > 1 and not phrases.isdisjoint(parts):
+                return True
     return False
 
 
