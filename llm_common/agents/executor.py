@@ -326,7 +326,7 @@ class AgenticExecutor:
             tool_calls: The calls, or mappings with `tool` and `args`.
             task_id: The task of the calls.
             query_id: The query id of the stored outputs.
-            query: The question that decides which passages the previews show.
+            query: The question that decides what the previews show.
             session: As for `run_stream`.
 
         Returns:

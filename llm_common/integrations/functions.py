@@ -66,8 +66,8 @@ def wrap_tool(
         session: The session, or a function that returns the session of the current call, such as
             the `get` of a `ContextVar`. It is called in the thread or task of the tool, before
             the tool runs.
-        query: The user's question, or a function that returns it. It decides which passages a
-            preview shows. Without one, a preview shows the shape and both ends.
+        query: The user's question, or a function that returns it. It decides what a preview
+            shows. Without one, a preview shows the shape and both ends.
 
     Raises:
         TypeError: If `function` is not a function, or `session` cannot be used. A call raises it

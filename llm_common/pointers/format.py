@@ -122,8 +122,8 @@ def render_selected_contexts(
     next ones a line. A last line counts the remaining ones.
 
     Of records that are cut, the block has their number, fields and values, and whole records with
-    their keys once, those that the query names first. Of other results, it has passages that match
-    the query, the beginning and the end.
+    their keys once, those that the query names first. Of other results, it has lines or
+    passages that match the query, the beginning and the end.
 
     A str is shown verbatim, any other value as compact JSON. A result cannot close its fence. A
     space before lines that look like headings prevents forged blocks.

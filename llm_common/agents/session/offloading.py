@@ -37,8 +37,8 @@ class Offloaded(BaseModel):
         pointer_id: The id to read the result back. None if the result is whole or not stored.
         tool_name: The tool that returned the result.
         total_chars: Characters of the whole result.
-        text: The text for the model. A preview has shape and counts, passages that match the query,
-            head and tail, in a fence. Empty if an `OffloadTurn` has no tokens left.
+        text: The text for the model. A preview has shape and counts, lines or passages that match
+            the query, head and tail, in a fence. Empty if an `OffloadTurn` has no tokens left.
         is_whole: Whether the text is the result as the tool returned it. A result that could not be
             stored has no pointer, but it may be cut.
         form: `whole`, `preview`, or `not stored` for a result that is cut because the store failed.
@@ -83,7 +83,7 @@ class OffloadTurn:
 
     Args:
         policy: Thresholds and budgets. None takes the defaults.
-        query: The question that decides which passages the previews show.
+        query: The question that decides what the previews show.
         calls: Number of calls in the turn.
         counter: Counts tokens. None takes `DefaultCounter`.
         query_name: What previews call the origin of their words, such as "call" for a query of the

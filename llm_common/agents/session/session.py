@@ -140,7 +140,7 @@ class Session:
             result: The tool's result: plain data, or a text, which may be JSON.
             tool: The tool's name. Results of this session's own tools stay whole.
             args: The arguments of the call.
-            query: The question that decides which passages a preview shows. An empty one takes the
+            query: The question that decides what a preview shows. An empty one takes the
                 user's newest text in `messages`.
             turn: The turn's name, or the turn itself with its own policy, query and number of
                 calls. The calls of a turn share one budget. None is a turn for this call alone.

@@ -41,7 +41,6 @@ _FOUND: Final = "- "  # before the name of a tool in an answer of the finder
 # dialogues and runs of benchmarks/quality_shortlist.py, and take longer.
 _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
-_LINE_CHARS: Final = 100
 
 # As JSON Schema.
 _WORDS: Final = {
