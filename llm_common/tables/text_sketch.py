@@ -23,7 +23,8 @@ from llm_common.tables.text_lines import TextLines
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line, without_headings
 
-_MAX_LINE_CHARS: Final = 300
+_MAX_LINE_CHARS: Final = 300  # of a line that matches
+_MAX_OTHER_CHARS: Final = 200
 _MAX_ONLY_CHARS: Final = 450  # of few lines that match
 _FEW_LINES: Final = 2
 _CHARS_BEFORE: Final = 120  # of a word in a long line
@@ -35,6 +36,7 @@ _MIN_SHARE: Final = 0.5  # of the weight of the best line, from which a line mat
 _MAX_FIELD_CHARS: Final = 200
 _MAX_BESIDE_CHARS: Final = 400
 _FIRST_FAILED_LINES: Final = 3  # where the question asks for something else
+_FIRST_HEADINGS: Final = 32  # before the first and the last line
 _AROUND_BEST: Final = 10
 _AROUND_LINES: Final = 3
 
@@ -205,8 +207,9 @@ class TextSketch:
     def _clipped(self, index: int) -> str:
         """Return a line, or the part around the first word of the question in it."""
         line = self._lines[index]
-        is_only = index in self._weights and len(self._matching) <= _FEW_LINES
-        limit = _MAX_ONLY_CHARS if is_only else _MAX_LINE_CHARS
+        limit = _MAX_OTHER_CHARS
+        if index in self._weights:
+            limit = _MAX_ONLY_CHARS if len(self._matching) <= _FEW_LINES else _MAX_LINE_CHARS
         if len(line) <= limit:
             # A line of a program keeps its indentation.
             return line if line.isprintable() else one_line(line, max_chars=limit)
@@ -228,8 +231,10 @@ class TextSketch:
         yield from self._matching
         yield from self._around(self._matching[:_AROUND_BEST])
         if not self._words:
+            headings = self._headings()
+            yield from headings[:_FIRST_HEADINGS]
             yield from (0, len(self._lines) - 1)
-            yield from self._headings()
+            yield from headings
         yield from self._ends()
 
     def _around(self, indexes: Sequence[int]) -> Iterator[int]:
