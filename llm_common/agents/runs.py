@@ -45,10 +45,10 @@ from llm_common.errors import (
     ToolFailedError,
     UnserialisableError,
 )
+from llm_common.parts.result_parts import ResultParts
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import ContextReading
-from llm_common.pointers.result_parts import ResultParts
 from llm_common.pointers.run_lease import only_run
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import rank_pointers

@@ -1,7 +1,7 @@
 """Pack the passages of files that answer a question within a token budget: `pack_passages`.
 
 A file is divided where its definitions begin, so a passage is a function, a small class, or a part
-of a long one. A file of records is divided into records (see `record_files`). `ranking/passages.py`
+of a long one. A file of records is divided into records (see `record_files`). `parts/passages.py`
 divides stored outputs, which have no definitions.
 
 All passages of all files have one common order, and as many as fit are packed. The order does not
@@ -35,8 +35,8 @@ from llm_common.folders.named_definitions import Definition, named_definitions
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
+from llm_common.parts.passages import gap_mark, join_spans
 from llm_common.ranking.lexical import folded, scan
-from llm_common.ranking.passages import gap_mark, join_spans
 
 # `_MAX_CHARS`, `_STEEPNESS`, `_MIN_MATCH`, `_ALWAYS_SHOWN` and `_TITLE` were chosen on the half
 # `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.

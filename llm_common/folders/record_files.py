@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from llm_common.tables.columns import Column
-from llm_common.tables.finding import find_records
-from llm_common.tables.question import read_question
-from llm_common.tables.sketch import are_mostly_records
+from llm_common.tables.finding import are_mostly_records, find_records
+from llm_common.tables.question.table_question import read_question
 from llm_common.tables.table import Table
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, row_text, shown_cell
 from llm_common.text.display import one_line

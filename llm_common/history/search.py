@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.history.message_shapes import HistoryMessage
 from llm_common.history.policy import HISTORY_TOOL
+from llm_common.parts.passages import RankedPassages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.search import PointerMatch, find_pointers, whole_result
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import search_stems
-from llm_common.ranking.passages import RankedPassages
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import one_line
 

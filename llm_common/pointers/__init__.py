@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
+    from llm_common.parts.result_parts import ResultParts
     from llm_common.pointers.listing import QueryPage, QuerySummary, newest_pointers, read_pointer
     from llm_common.pointers.reading import MIN_LIMIT_TOKENS, ResultPart, read_payload, stored_text
     from llm_common.pointers.records import QueryFiles
-    from llm_common.pointers.result_parts import ResultParts
     from llm_common.pointers.search import PointerMatch, find_pointers
 
 __all__ = [
@@ -37,7 +37,7 @@ _MODULES = {
     "QueryPage": "llm_common.pointers.listing",
     "QuerySummary": "llm_common.pointers.listing",
     "ResultPart": "llm_common.pointers.reading",
-    "ResultParts": "llm_common.pointers.result_parts",
+    "ResultParts": "llm_common.parts.result_parts",
     "find_pointers": "llm_common.pointers.search",
     "newest_pointers": "llm_common.pointers.listing",
     "read_payload": "llm_common.pointers.reading",

@@ -19,8 +19,8 @@ from typing import Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
+from llm_common.parts.result_parts import ResultParts
 from llm_common.pointers.pointer import ContextPointer, as_pointers
-from llm_common.pointers.result_parts import ResultParts
 from llm_common.tables.table import result_name
 from llm_common.text.display import (
     PLACEHOLDER_NONCE,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.tables.finding import find_records
-    from llm_common.tables.sketch import are_mostly_records
+    from llm_common.tables.finding import are_mostly_records, find_records
     from llm_common.tables.table import Table, result_name
     from llm_common.tables.values import IN_ROW, Cell, are_mixed, shown_cell
 
@@ -29,7 +28,7 @@ _MODULES = {
     "IN_ROW": "llm_common.tables.values",
     "Table": "llm_common.tables.table",
     "are_mixed": "llm_common.tables.values",
-    "are_mostly_records": "llm_common.tables.sketch",
+    "are_mostly_records": "llm_common.tables.finding",
     "find_records": "llm_common.tables.finding",
     "result_name": "llm_common.tables.table",
     "shown_cell": "llm_common.tables.values",

@@ -20,8 +20,9 @@ import orjson
 from llm_common.errors import CorruptPointerError
 from llm_common.tables.columns import is_id_name
 from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
+from llm_common.tables.forms.delimited import DELIMITERS
+from llm_common.tables.forms.text_forms import tables_in_text
 from llm_common.tables.table import Table
-from llm_common.tables.text_forms import DELIMITERS, tables_in_text
 from llm_common.tables.values import Cell, shown_cell
 from llm_common.text.canonical import Json, decode_json, stable_json
 from llm_common.text.line_changes import line_changes

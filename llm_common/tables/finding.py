@@ -21,6 +21,8 @@ from itertools import islice
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
+from llm_common.tables.forms.json_lines import json_lines
+from llm_common.tables.forms.text_forms import tables_in_text
 from llm_common.tables.table import (
     MAX_ROWS,
     Table,
@@ -28,8 +30,7 @@ from llm_common.tables.table import (
     table_of_rows,
     unused_name,
 )
-from llm_common.tables.text_forms import json_lines, tables_in_text
-from llm_common.tables.values import Cell
+from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import DECODER, Json, decode_json
 from llm_common.text.unwrapping import unwrapped, without_frame, without_line_numbers
 
@@ -46,6 +47,9 @@ _SAMPLE: Final = 50  # records that decide whether a list or an object holds rec
 _HEADER_KEYS: Final = ("columns", "header", "headers", "fields", "column_names")
 _ROWS_KEYS: Final = ("rows", "data", "values", "records", "results")
 _MAX_CHARS_BEHIND: Final = 500  # of lines behind JSON, such as the time that a query took
+_RECORDS_SHARE: Final = 0.5  # of the characters, from which a result is records
+_SAMPLE_ROWS: Final = 200
+_PUNCTUATION_CHARS: Final = 4  # quotes, colon and comma around a value in JSON
 _NO_BLANK: Final = re.compile(r"\S")
 _WHITE_SPACE: Final = " \t\r\n"
 
@@ -401,3 +405,31 @@ def _is_header(first: Sequence[Json], others: Sequence[Sequence[Json]]) -> bool:
         return False
     sample = others[:_SAMPLE]
     return not any(cell in names for row in sample for cell in row if isinstance(cell, str))
+
+
+def are_mostly_records(tables: Sequence[Table], total_chars: int) -> bool:
+    """Return whether a result is records and no document: whether they are half of it.
+
+    Args:
+        tables: The tables of the result.
+        total_chars: Characters of the result, without indentation.
+    """
+    return bool(tables) and chars_in(tables) >= _RECORDS_SHARE * total_chars
+
+
+def chars_in(tables: Sequence[Table]) -> int:
+    """Estimate the characters that the records of tables take in their result."""
+    total = 0.0
+    for table in tables:
+        if "[]" in table.path:  # these records stand within those of another table
+            continue
+        chars = 0
+        sample = table.rows[:_SAMPLE_ROWS]
+        for row in sample:
+            for name, cell in zip(table.columns, row, strict=True):
+                if cell is not None:
+                    chars += len(cell_text(cell)) + len(name) + _PUNCTUATION_CHARS
+        # Rows and columns beyond the limits of a table are records too.
+        columns = table.total_columns / max(len(table.columns), 1)
+        total += chars / max(len(sample), 1) * table.total_rows * columns
+    return int(total)

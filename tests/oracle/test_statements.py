@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from llm_common.agents import InMemoryContextPointerStore, Session
+from llm_common.parts.result_sketch import (
+    ResultSketch,  # one reading of the records for all questions
+)
 from llm_common.tables import find_records
-from llm_common.tables.sketch import ResultSketch  # one reading of the records for all questions
 from tests.oracle import other_hand, templates
 from tests.oracle.asked import Asked, Domain
 from tests.oracle.claims import (

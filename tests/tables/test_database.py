@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import ToolArgumentsError
-from llm_common.tables.database import MAX_RESULT_ROWS, NamedTable, QueryRows, RecordDatabase
 from llm_common.tables.finding import find_records
-from llm_common.tables.sql_functions import add_text_functions
+from llm_common.tables.sql.database import MAX_RESULT_ROWS, NamedTable, QueryRows, RecordDatabase
+from llm_common.tables.sql.functions import add_text_functions
 from llm_common.text.canonical import Json
 
 ORDERS: list[Json] = [

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from llm_common.tables.columns import Column
-from llm_common.tables.question import TableQuestion, read_question
+from llm_common.tables.question.table_question import TableQuestion, read_question
 from llm_common.tables.table import Table, table_of_records
 from llm_common.text.canonical import Json
 

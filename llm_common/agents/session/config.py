@@ -10,7 +10,7 @@ from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.policy import FoldPolicy
 from llm_common.pointers.reading import READER_NAME
 from llm_common.ranking.embeddings import Embedder
-from llm_common.tables.database import QUERY_NAME
+from llm_common.tables.sql.database import QUERY_NAME
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 
 SEARCH_NAME: Final = "search_context"

@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._threads import in_thread
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.parts.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import framed_result
 from llm_common.pointers.reading import ContextReading
-from llm_common.pointers.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.tables.table import result_name
 from llm_common.text.display import one_line, printable, to_json
 

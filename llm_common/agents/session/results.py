@@ -39,7 +39,7 @@ from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
 from llm_common.pointers.prompt_forms import framed_result, reference_line
 from llm_common.pointers.reading import ContextReading
 from llm_common.tables.changes import changes_between
-from llm_common.tables.database import QUERY_NAME, QueryRows
+from llm_common.tables.sql.database import QUERY_NAME, QueryRows
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import one_line, printable, without_headings
 from llm_common.tools.read_back import read_context

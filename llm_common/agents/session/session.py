@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llm_common.context import ContextBundle, ContextFile, MemorySnippet, TurnEntry
     from llm_common.history import FoundMessage, Message
     from llm_common.pointers.reading import ContextReading
-    from llm_common.tables.database import QueryRows
+    from llm_common.tables.sql.database import QueryRows
     from llm_common.tools.read_back import ReadBackTool
     from llm_common.tools.tool import Tool
     from llm_common.tools.tool_shortlist import DefinitionT

@@ -20,14 +20,14 @@ from llm_common.agents.session.saved import SavedResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import StoreError, ToolArgumentsError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.tables.database import (
+from llm_common.tables.finding import find_records
+from llm_common.tables.sql.database import (
     MAX_SQL_CHARS,
     QUERY_NAME,
     NamedTable,
     QueryRows,
     RecordDatabase,
 )
-from llm_common.tables.finding import find_records
 from llm_common.tables.table import names_of_tables, result_name, table_of_rows
 from llm_common.tables.values import Cell, are_mixed, row_text
 from llm_common.text.canonical import decode_json

@@ -26,10 +26,10 @@ from llm_common.context.request import (
     TurnEntry,
 )
 from llm_common.core.tokens import TokenCounter, count_tokens
+from llm_common.parts.passages import PartSize, PartSizes, RankedPassages
+from llm_common.parts.result_parts import ResultParts
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.result_parts import ResultParts
 from llm_common.ranking.lexical import search_stems
-from llm_common.ranking.passages import PartSize, PartSizes, RankedPassages
 from llm_common.tables.table import result_name
 from llm_common.text.display import printable, without_headings
 

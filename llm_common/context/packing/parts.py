@@ -6,8 +6,8 @@ Each has a fixed sequence of parts, in ascending order of tokens, which does not
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from llm_common.pointers.result_parts import ResultParts
-from llm_common.ranking.passages import PartSize, PartSizes, Passages, RankedPassages
+from llm_common.parts.passages import PartSize, PartSizes, Passages, RankedPassages
+from llm_common.parts.result_parts import ResultParts
 
 # Rooms of the parts of records, in characters: the first, and how much larger each next one is.
 # With larger steps, the last item of a bundle would leave more of the budget unused.

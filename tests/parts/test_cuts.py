@@ -2,8 +2,8 @@
 
 import pytest
 
+from llm_common.parts.passages import PartSizes, RankedPassages, gap_mark, join_spans
 from llm_common.ranking.lexical import stem
-from llm_common.ranking.passages import PartSizes, RankedPassages, gap_mark, join_spans
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from llm_common.tables.failures import failures_in
-from llm_common.tables.text_lines import TextLines
-from llm_common.tables.text_sketch import TextSketch
-from tests.tables.failing_outputs import FAILING, SUCCEEDING, Output
+from llm_common.parts.failures import failures_in
+from llm_common.parts.text_lines import TextLines
+from llm_common.parts.text_sketch import TextSketch
+from tests.parts.failing_outputs import FAILING, SUCCEEDING, Output
 
 
 @pytest.mark.parametrize("question", ["", "Why did it fail?", "Run it and tell me what went wrong"])

@@ -1,14 +1,13 @@
 """`ResultSketch`: the records of a result in few characters, for the question at hand."""
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+from llm_common.parts.lines import Lines
+from llm_common.parts.table_sketch import TableSketch
 from llm_common.tables.finding import Records
-from llm_common.tables.lines import Lines
-from llm_common.tables.table import Table, names_of_tables
-from llm_common.tables.table_sketch import TableSketch
+from llm_common.tables.table import names_of_tables
 from llm_common.tables.values import IN_LABEL, IN_LIST, cell_text, shown_cell
 from llm_common.text.display import one_line
 
@@ -17,12 +16,9 @@ _SKETCH_CHARS: Final = 1_600
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
-_RECORDS_SHARE: Final = 0.5  # of the characters, from which a result is records
 _FIELDS_SHARE: Final = 0.1
 _MAX_FIELD_CHARS: Final = 100
 _LONG_FIELDS_SHARE: Final = 0.25
-_SAMPLE_ROWS: Final = 200
-_PUNCTUATION_CHARS: Final = 4  # quotes, colon and comma around a value in JSON
 
 
 class ResultSketch:
@@ -130,31 +126,3 @@ class ResultSketch:
                 before = lines.left
                 lines.add(one_line(f"{path}: {text}", max_chars=left - 1))
                 left -= before - lines.left
-
-
-def are_mostly_records(tables: Sequence[Table], total_chars: int) -> bool:
-    """Return whether a result is records and no document: whether they are half of it.
-
-    Args:
-        tables: The tables of the result.
-        total_chars: Characters of the result, without indentation.
-    """
-    return bool(tables) and chars_in(tables) >= _RECORDS_SHARE * total_chars
-
-
-def chars_in(tables: Sequence[Table]) -> int:
-    """Estimate the characters that the records of tables take in their result."""
-    total = 0.0
-    for table in tables:
-        if "[]" in table.path:  # these records stand within those of another table
-            continue
-        chars = 0
-        sample = table.rows[:_SAMPLE_ROWS]
-        for row in sample:
-            for name, cell in zip(table.columns, row, strict=True):
-                if cell is not None:
-                    chars += len(cell_text(cell)) + len(name) + _PUNCTUATION_CHARS
-        # Rows and columns beyond the limits of a table are records too.
-        columns = table.total_columns / max(len(table.columns), 1)
-        total += chars / max(len(sample), 1) * table.total_rows * columns
-    return int(total)

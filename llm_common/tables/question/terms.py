@@ -13,9 +13,9 @@ from typing import Final
 
 from llm_common.ranking.lexical import folded
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
-from llm_common.tables.question_columns import CONCEPTS, MONEY, ColumnWords, stems_of
-from llm_common.tables.question_dates import DateWords, dates_in
-from llm_common.tables.question_words import (
+from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
+from llm_common.tables.question.dates import DateWords, dates_in
+from llm_common.tables.question.words import (
     FILLERS,
     NEGATIONS,
     NEUTRAL,

@@ -15,11 +15,11 @@ from itertools import chain
 from math import log
 from typing import Final
 
+from llm_common.parts.failures import MAX_FAILURES, failures_in
+from llm_common.parts.lines import Lines
+from llm_common.parts.text_lines import TextLines
 from llm_common.ranking.lexical import folded, stem
-from llm_common.tables.failures import MAX_FAILURES, failures_in
-from llm_common.tables.lines import Lines
-from llm_common.tables.question_words import FILLERS, NEUTRAL, set_of, words_of
-from llm_common.tables.text_lines import TextLines
+from llm_common.tables.question.words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line, without_headings
 
@@ -69,11 +69,13 @@ class _Word:
         text: The word, or the part of it that the lines share.
         lines: Indexes of the lines.
         weight: The more, the rarer it is.
+        is_exact: Whether the lines contain it as it is written.
     """
 
     text: str
     lines: frozenset[int]
     weight: float
+    is_exact: bool
 
 
 class TextSketch:
@@ -163,17 +165,19 @@ class TextSketch:
         for word in words_of(self._question):
             written = self._question[word.start : word.end]
             if word.text not in _REQUEST_WORDS and written not in words:
-                for text, lines in self._forms(written):
+                for text, lines, is_exact in self._forms(written):
                     if lines:
-                        words[text] = _Word(text, lines, log(1 + len(self._lines) / len(lines)))
+                        weight = log(1 + len(self._lines) / len(lines))
+                        words[text] = _Word(text, lines, weight, is_exact)
                         break
         return sorted(words.values(), key=lambda word: -word.weight)[:_MAX_WORDS]
 
-    def _forms(self, word: str) -> Iterator[tuple[str, frozenset[int]]]:
+    def _forms(self, word: str) -> Iterator[tuple[str, frozenset[int], bool]]:
         """Yield a word as it is written, in any case, and without its ending, with the lines."""
-        yield word, self._text.as_written(word)
-        yield folded(word), self._text.in_any_case(folded(word))
-        yield stem(folded(word)), self._text.in_any_case(stem(folded(word)), is_word=False)
+        yield word, self._text.as_written(word), True
+        yield folded(word), self._text.in_any_case(folded(word)), False
+        letters = stem(folded(word))
+        yield letters, self._text.in_any_case(letters, is_word=False), False
 
     @cached_property
     def _weights(self) -> dict[int, float]:
@@ -278,4 +282,5 @@ def _contain(count: int) -> str:
 
 
 def _quoted(word: _Word) -> str:
-    return f'"{one_line(word.text, max_chars=_MAX_WORD_CHARS)}"'
+    text = f'"{one_line(word.text, max_chars=_MAX_WORD_CHARS)}"'
+    return text if word.is_exact else f"{text} in any case"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.tables.finding import find_records
-from llm_common.tables.sketch import ResultSketch, chars_in
+from llm_common.parts.result_sketch import ResultSketch
+from llm_common.tables.finding import chars_in, find_records
 
 ORDERS: list[Any] = [
     {

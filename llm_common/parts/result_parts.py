@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Final, TypeVar
 
+from llm_common.parts.passages import RankedPassages
+from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
-from llm_common.ranking.passages import RankedPassages
-from llm_common.tables.finding import Records, find_records
-from llm_common.tables.sketch import ResultSketch, are_mostly_records
-from llm_common.tables.text_sketch import TextSketch
+from llm_common.tables.finding import Records, are_mostly_records, find_records
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
 from llm_common.text.unwrapping import unwrapped

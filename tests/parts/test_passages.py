@@ -6,8 +6,8 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
+from llm_common.parts.passages import RankedPassages
 from llm_common.ranking.lexical import search_stems
-from llm_common.ranking.passages import RankedPassages
 from tests.context.samples import texts_of
 
 GAP = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")

@@ -18,10 +18,10 @@ from typing import Final
 
 from llm_common.ranking.lexical import folded, search_stems
 from llm_common.tables.columns import Column
-from llm_common.tables.question_columns import ColumnWords
-from llm_common.tables.question_logic import Condition, conditions_of
-from llm_common.tables.question_terms import terms_of
-from llm_common.tables.question_words import (
+from llm_common.tables.question.column_words import ColumnWords
+from llm_common.tables.question.logic import Condition, conditions_of
+from llm_common.tables.question.terms import terms_of
+from llm_common.tables.question.words import (
     QuestionWords,
     set_of,
     words_of,

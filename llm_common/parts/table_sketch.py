@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+from llm_common.parts.lines import Lines
 from llm_common.tables.columns import Column
-from llm_common.tables.lines import Lines
-from llm_common.tables.question import TableQuestion, read_question
+from llm_common.tables.question.table_question import TableQuestion, read_question
 from llm_common.tables.table import Table
 from llm_common.tables.values import (
     IN_LABEL,

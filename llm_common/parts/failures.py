@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from llm_common.tables.text_lines import TextLines
+from llm_common.parts.text_lines import TextLines
 
 _READ_CHARS: Final = 400  # of a line
 MAX_FAILURES: Final = 2_000

@@ -1,0 +1,3 @@
+"""The forms in which a text contains tables."""
+
+__all__ = []

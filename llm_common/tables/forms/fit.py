@@ -1,0 +1,18 @@
+"""How well lines fit a form."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+MAX_TEXT_CHARS: Final = 20_000_000
+MIN_LINES: Final = 3
+"""A header and two records."""
+SAMPLE_LINES: Final = 40
+MOST: Final = 0.9
+"""Share of the lines that have to fit a form."""
+MAX_LINE_CHARS: Final = 10_000
+"""A longer line holds a document and no record."""
+
+
+def share_of(lines: Sequence[str], fits: Callable[[str], bool]) -> float:
+    """Return the share of lines that fit."""
+    return sum(map(fits, lines)) / len(lines) if lines else 0.0

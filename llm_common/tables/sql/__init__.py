@@ -1,0 +1,3 @@
+"""SELECT statements over tables, in SQLite in memory and within limits."""
+
+__all__ = []
