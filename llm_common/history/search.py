@@ -14,7 +14,7 @@ from llm_common.pointers.search import PointerMatch, find_pointers, whole_result
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import search_stems
 from llm_common.text.canonical import decode_json
-from llm_common.text.display import one_line
+from llm_common.text.display import Excerpt, one_line
 
 # As `fold` writes it. Python refuses to read a number of thousands of digits.
 _POSITION = re.compile(r"[1-9][0-9]{0,8}")
@@ -129,7 +129,8 @@ def _found_message(
     text, chars_shown = match.passage, len(match.passage)
     if chars_shown > _SHOWN_CHARS:
         best = RankedPassages(text, stems).best(max_size=_SHOWN_CHARS, count=len)
-        text, chars_shown = best or (text[:_SHOWN_CHARS], _SHOWN_CHARS)
+        best = best or Excerpt(text[:_SHOWN_CHARS], _SHOWN_CHARS)
+        text, chars_shown = best.text, best.chars_shown
     elif not text:
         text = pointer.digest  # the words are in the call alone
     tool_name = one_line(pointer.tool_name, max_chars=_NAME_CHARS)

@@ -8,9 +8,11 @@ programs where their definitions begin, and orders the passages of many files in
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf, log
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final
 
+from llm_common.parts.fill import Cached, Parts, PartSize
 from llm_common.ranking.lexical import find_stem, folded
+from llm_common.text.display import Excerpt
 
 # Smallest and largest size in characters. Passages are ranked, and each is shown piece by piece.
 _PASSAGE_CHARS: Final = (200, 600)
@@ -18,23 +20,6 @@ _PIECE_CHARS: Final = (40, 100)
 _BOUNDARIES: Final = ("\n\n", "\n", "},", ", ", " ")  # best first
 # Counting a long text is slow, and only a short one can take fewer tokens than a part of it.
 _COUNTED_WHOLE: Final = 4
-
-_Item = TypeVar("_Item")
-
-
-class Passages(NamedTuple):
-    """The text to show, and how many of its characters come from the original."""
-
-    text: str
-    chars_shown: int
-
-
-class PartSize(NamedTuple):
-    """The size of a part of a text: the number of its pieces, their characters, and its tokens."""
-
-    pieces: int
-    chars: int
-    tokens: int
 
 
 class RankedPassages:
@@ -55,10 +40,10 @@ class RankedPassages:
         self._weights = _StemWeights(stems, passages)
         self._order = _ranked(self._weights.weigh(passages))
         self.matches = bool(self._order)
-        self.pieces = _Cached(self._reveal())
+        self.pieces = Cached(self._reveal())
         """Start and end of each piece, in the order in which they are shown."""
 
-    def best(self, *, max_size: int, count: Callable[[str], int]) -> Passages | None:
+    def best(self, *, max_size: int, count: Callable[[str], int]) -> Excerpt | None:
         """Return the passages with the rarest stems, then their neighbours.
 
         A passage that does not fit is cut around its stems. A higher limit shows the same and more.
@@ -72,16 +57,55 @@ class RankedPassages:
         """
         if not self.matches:
             return None
-        size = PartSizes(self, count=count).largest_within(max_size)
-        return self.join(size.pieces) if size else None
+        parts = self.parts(count)
+        size = parts.largest_within(max_size)
+        return parts.text(size) if size else None
 
-    def join(self, pieces: int) -> Passages:
+    def parts(
+        self,
+        count: Callable[[str], int],
+        *,
+        overhead: int = 0,
+        whole_tokens: Callable[[], float] = lambda: inf,
+    ) -> Parts:
+        """Return the parts of the text that show ever more pieces.
+
+        Args:
+            count: Counts the tokens of a piece and of a mark.
+            overhead: Tokens around the text.
+            whole_tokens: Returns the tokens of the whole text. Every part takes fewer.
+        """
+        sizes = self._sizes(count, overhead, whole_tokens)
+        return Parts(sizes, self.join, matches=self.matches)
+
+    def _sizes(
+        self, count: Callable[[str], int], overhead: int, whole_tokens: Callable[[], float]
+    ) -> Iterator[PartSize]:
+        # Of the longest mark, so that no gap takes more tokens than counted.
+        mark_tokens = count(gap_mark(len(self.text)))
+        chars = tokens = last_tokens = 0
+        gaps, edges = 1, {0, len(self.text)}
+        for pieces, (start, end) in enumerate(self.pieces, start=1):
+            # A piece splits a gap in two. Where it touches another piece, it closes a gap.
+            gaps += 1 - (start in edges) - (end in edges)
+            edges |= {start, end}
+            chars += end - start
+            tokens += count(self.text[start:end])
+            size = PartSize(pieces, chars, overhead + tokens + gaps * mark_tokens)
+            # A piece that closes a gap removes a mark, so the tokens may not grow.
+            if chars == len(self.text) or size.tokens <= last_tokens:
+                continue
+            if chars * _COUNTED_WHOLE < len(self.text) or size.tokens < whole_tokens():
+                last_tokens = size.tokens
+                yield size
+
+    def join(self, pieces: int) -> Excerpt:
         """Return the best `pieces` pieces in the order of the text, with marks between them."""
         spans = sorted(islice(self.pieces, pieces))
         text = join_spans(self.text, spans)
         if spans[-1][1] < len(self.text):
             text = text.removesuffix("\n")  # of the last mark
-        return Passages(text, sum(end - start for start, end in spans))
+        return Excerpt(text, sum(end - start for start, end in spans))
 
     def _reveal(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of each passage, the best piece first, then those next to it."""
@@ -95,83 +119,6 @@ class RankedPassages:
             indexes = range(len(pieces))
             for index in sorted(indexes, key=lambda index: (abs(index - best), index < best)):
                 yield pieces[index]
-
-
-class PartSizes:
-    """The sizes of a growing part of a text, in ascending order of tokens.
-
-    Args:
-        passages: The text.
-        count: Counts the tokens of a piece and of a mark.
-        overhead: Tokens around the text.
-        whole_tokens: Returns the tokens of the whole text. Every part takes fewer.
-    """
-
-    def __init__(
-        self,
-        passages: RankedPassages,
-        *,
-        count: Callable[[str], int],
-        overhead: int = 0,
-        whole_tokens: Callable[[], float] = lambda: inf,
-    ) -> None:
-        self._passages = passages
-        self._count = count
-        self._overhead = overhead
-        self._whole_tokens = whole_tokens
-        self._sizes = _Cached(self._measure())
-
-    def smallest_with(self, chars: int) -> PartSize | None:
-        """Return the first size that shows at least `chars` characters, or None."""
-        return next((size for size in self._sizes if size.chars >= chars), None)
-
-    def largest_within(self, max_tokens: int) -> PartSize | None:
-        """Return the largest size of at most `max_tokens`, or None."""
-        largest = None
-        for size in self._sizes:
-            if size.tokens > max_tokens:
-                break
-            largest = size
-        return largest
-
-    def _measure(self) -> Iterator[PartSize]:
-        text = self._passages.text
-        # Of the longest mark, so that no gap takes more tokens than counted.
-        mark_tokens = self._count(gap_mark(len(text)))
-        chars = tokens = last_tokens = 0
-        gaps, edges = 1, {0, len(text)}
-        for pieces, (start, end) in enumerate(self._passages.pieces, start=1):
-            # A piece splits a gap in two. Where it touches another piece, it closes a gap.
-            gaps += 1 - (start in edges) - (end in edges)
-            edges |= {start, end}
-            chars += end - start
-            tokens += self._count(text[start:end])
-            size = PartSize(pieces, chars, self._overhead + tokens + gaps * mark_tokens)
-            # A piece that closes a gap removes a mark, so the tokens may not grow.
-            if chars == len(text) or size.tokens <= last_tokens:
-                continue
-            if chars * _COUNTED_WHOLE < len(text) or size.tokens < self._whole_tokens():
-                last_tokens = size.tokens
-                yield size
-
-
-class _Cached(Generic[_Item]):
-    """The items of an iterator, computed on demand and kept for the next iteration."""
-
-    def __init__(self, source: Iterator[_Item]) -> None:
-        self._source = source
-        self._items: list[_Item] = []
-
-    def __iter__(self) -> Iterator[_Item]:
-        # By index, since another iteration may extend the list between two items.
-        index = 0
-        while True:
-            if index == len(self._items):
-                self._items.extend(islice(self._source, 1))
-            if index == len(self._items):
-                return
-            yield self._items[index]
-            index += 1
 
 
 class _StemWeights:

@@ -1,10 +1,11 @@
 """`ResultParts`: the parts of a stored result that help to answer a question, within a room."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Final, TypeVar
 
+from llm_common.parts.fill import Parts, PartSize
 from llm_common.parts.passages import RankedPassages
 from llm_common.parts.result_sketch import ResultSketch
 from llm_common.parts.text_sketch import TextSketch
@@ -17,6 +18,10 @@ from llm_common.text.unwrapping import unwrapped
 MIN_PART_CHARS: Final = 80
 """A shorter part of a result says nothing."""
 
+# Rooms in characters: the first, and how much larger each next one is. With larger steps, the last
+# item of a bundle would leave more of the budget unused.
+_FIRST_ROOM: Final = 200
+_GROWTH: Final = 1.15
 _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
@@ -131,6 +136,34 @@ class ResultParts:
         """
         excerpt = self._read(partial(self._answer, max_chars, fill=fill), otherwise=None)
         return excerpt or excerpt_text(self._text, max_chars)
+
+    def parts(
+        self, count: Callable[[str], int], *, overhead: int, whole_tokens: Callable[[], float]
+    ) -> Parts:
+        """Return the parts of the result in rooms of ever more characters.
+
+        Args:
+            count: Counts the tokens of a text.
+            overhead: Tokens around the text.
+            whole_tokens: Returns the tokens of the whole result. Every part takes fewer.
+        """
+        sizes = self._sizes(count, overhead, whole_tokens)
+        return Parts(sizes, partial(self.excerpt, fill=True), matches=self.has_matches)
+
+    def _sizes(
+        self, count: Callable[[str], int], overhead: int, whole_tokens: Callable[[], float]
+    ) -> Iterator[PartSize]:
+        """Yield parts that show more characters in more tokens than the one before."""
+        room, before = _FIRST_ROOM, PartSize(0, 0, 0)
+        while room < len(self._text):
+            excerpt = self.excerpt(room, fill=True)
+            tokens = overhead + count(excerpt.text)
+            if tokens >= whole_tokens():
+                return
+            if excerpt.chars_shown > before.chars and tokens > before.tokens:
+                before = PartSize(room, excerpt.chars_shown, tokens)
+                yield before
+            room = int(room * _GROWTH)
 
     def _read(self, read: Callable[[], _Part], *, otherwise: _Part) -> _Part:
         """Return what a reading of the result finds, and `otherwise` if one has failed."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.parts.passages import PartSizes, RankedPassages, gap_mark, join_spans
+from llm_common.parts.passages import RankedPassages, gap_mark, join_spans
 from llm_common.ranking.lexical import stem
 
 
@@ -74,7 +74,7 @@ def test_without_a_match_two_passages_from_the_start_come_for_one_from_the_end()
 def test_a_part_is_never_larger_than_the_whole() -> None:
     text = "saffron " + "stone " * 200
     ranked = RankedPassages(text, ["saffron"])
-    sizes = PartSizes(ranked, count=len, overhead=7, whole_tokens=lambda: 900.0)
+    sizes = ranked.parts(len, overhead=7, whole_tokens=lambda: 900.0)
     all_sizes = [sizes.largest_within(tokens) for tokens in range(0, 2_000, 50)]
     shown = [size for size in all_sizes if size is not None]
     assert shown

@@ -14,7 +14,6 @@ from llm_common.context.bundle import (
     ItemAccount,
     item_block,
 )
-from llm_common.context.packing.parts import Parts, RecordParts, TextParts
 from llm_common.context.request import (
     ContextFile,
     DataPoolSnapshot,
@@ -26,7 +25,8 @@ from llm_common.context.request import (
     TurnEntry,
 )
 from llm_common.core.tokens import TokenCounter, count_tokens
-from llm_common.parts.passages import PartSize, PartSizes, RankedPassages
+from llm_common.parts.fill import Parts, PartSize
+from llm_common.parts.passages import RankedPassages
 from llm_common.parts.result_parts import ResultParts
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking.lexical import search_stems
@@ -397,24 +397,15 @@ class Forms:
         def whole_tokens() -> int:
             return self._whole(candidate).tokens
 
+        divided: ResultParts | RankedPassages = RankedPassages(text, self._stems)
         if isinstance(candidate.item, ContextPointer):
             name = result_name(candidate.item.tool_name, candidate.item.pointer_id)
-            parts = ResultParts(text, text, self._query, table_name=name)
-            if parts.has_records:
-                return RecordParts(
-                    parts,
-                    total_chars=len(text),
-                    count=count,
-                    overhead=overhead,
-                    whole_tokens=whole_tokens,
-                )
-        passages = RankedPassages(text, self._stems)
-        sizes = PartSizes(passages, count=count, overhead=overhead, whole_tokens=whole_tokens)
-        return TextParts(passages, sizes)
+            divided = ResultParts(text, text, self._query, table_name=name)
+        return divided.parts(count, overhead=overhead, whole_tokens=whole_tokens)
 
     def _part(self, candidate: Candidate, size: PartSize) -> Placement:
         parts = self._parts_of(candidate)
-        part = parts.passages(size)
+        part = parts.text(size)
         note = _part_note(candidate, part.chars_shown, candidate.chars)
         form: Form = "passages" if parts.matches else "excerpt"
         block = candidate.block(part.text, note)

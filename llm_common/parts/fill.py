@@ -1,0 +1,118 @@
+"""`fill`: as many things as fit a limit. `Parts`: how much of one thing fits a limit.
+
+Both go through an order that no limit changes, until something does not fit. So a larger limit
+never shows less of a thing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+
+from llm_common.text.display import Excerpt
+
+_Item = TypeVar("_Item")
+
+
+def fill(
+    limit: int,
+    items: Iterable[_Item],
+    size: Callable[[_Item], int],
+    *,
+    part: Callable[[_Item, int], _Item | None] | None = None,
+    whole: Callable[[Sequence[_Item]], int] | None = None,
+) -> list[_Item]:
+    """Take items in their order until one does not fit, and then a part of that one.
+
+    Smaller items behind it could still fit, but then a larger limit might not show them.
+
+    Args:
+        limit: What all items may take: tokens or characters.
+        items: The items, the most important first, each read only if those before it fit.
+        size: Returns what an item takes.
+        part: Returns the largest part of an item that takes at most as much, or None. None if
+            items have no parts.
+        whole: Returns what a text of items takes, with all that it says about the others. While
+            that is over the limit, the last item becomes smaller or leaves. None if that is the sum
+            of the sizes.
+
+    Returns:
+        The items, the last one perhaps as a part.
+    """
+    taken: list[_Item] = []
+    left = limit
+    for item in items:
+        if size(item) > left:
+            smaller = part(item, left) if part else None
+            if smaller is not None:
+                taken.append(smaller)
+            break
+        left -= size(item)
+        taken.append(item)
+    while whole is not None and taken and whole(taken) > limit:
+        last = taken.pop()
+        smaller = part(last, size(last) - 1) if part else None
+        if smaller is not None:
+            taken.append(smaller)
+    return taken
+
+
+class PartSize(NamedTuple):
+    """A part of a thing: its number in the order of the parts, its characters, and its tokens."""
+
+    number: int
+    chars: int
+    tokens: int
+
+
+class Parts:
+    """The parts of one thing, each larger than the one before it.
+
+    Args:
+        sizes: The sizes of the parts, in ascending order of tokens. Read as far as they are asked.
+        show: Returns the text of the part with a number.
+        matches: Whether they have something that the question names.
+    """
+
+    def __init__(
+        self, sizes: Iterator[PartSize], show: Callable[[int], Excerpt], *, matches: bool
+    ) -> None:
+        self._sizes = Cached(sizes)
+        self._show = show
+        self.matches = matches
+
+    def smallest_with(self, chars: int) -> PartSize | None:
+        """Return the first part that shows at least `chars` characters, or None."""
+        return next((size for size in self._sizes if size.chars >= chars), None)
+
+    def largest_within(self, max_tokens: int) -> PartSize | None:
+        """Return the largest part of at most `max_tokens`, or None."""
+        largest = None
+        for size in self._sizes:
+            if size.tokens > max_tokens:
+                break
+            largest = size
+        return largest
+
+    def text(self, size: PartSize) -> Excerpt:
+        """Return the text of a part."""
+        return self._show(size.number)
+
+
+class Cached(Generic[_Item]):
+    """The items of an iterator, computed on demand and kept for the next iteration."""
+
+    def __init__(self, source: Iterator[_Item]) -> None:
+        self._source = source
+        self._items: list[_Item] = []
+
+    def __iter__(self) -> Iterator[_Item]:
+        """Yield the items."""
+        # By index, since another iteration may extend the list between two items.
+        index = 0
+        while True:
+            if index == len(self._items):
+                self._items.extend(islice(self._source, 1))
+            if index == len(self._items):
+                return
+            yield self._items[index]
+            index += 1
