@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from llm_common.parts.fill import fill
 from llm_common.text.display import one_line, printable, without_headings
 
 _MAX_NAME_CHARS: Final = 100
@@ -67,23 +68,21 @@ class FileTree:
             count: Counts the tokens of a text.
         """
         nodes = [*self._nodes(packed)]
-        tokens = count(frame + self._left_out(len(self._files) + len(packed)))
-        shown: list[_Node] = []
-        for node in nodes:
-            tokens += count(self._line(node) + "\n")
-            if tokens > max_tokens:
-                break
-            shown.append(node)
-        # The parts' sum is rarely less than the count of the whole.
-        while shown:
+
+        def text_of(shown: Sequence[_Node]) -> str:
             lines = [self._line(node) for node in sorted(shown)]
             if len(shown) < len(nodes):
                 lines.append(self._left_out(len(nodes) - len(shown)))
-            text = without_headings(printable("\n".join(lines)))
-            if count(frame + text) <= max_tokens:
-                return text
-            shown.pop()
-        return ""
+            return without_headings(printable("\n".join(lines)))
+
+        frame_tokens = count(frame + self._left_out(len(self._files) + len(packed)))
+        shown = fill(
+            max_tokens - frame_tokens,
+            nodes,
+            lambda node: count(self._line(node) + "\n"),
+            whole=lambda shown: count(frame + text_of(shown)) - frame_tokens,
+        )
+        return text_of(shown) if shown else ""
 
     def _nodes(self, packed: Sequence[str]) -> Iterator[_Node]:
         """Yield the packed files with their folders, and then the other folders, each once."""

@@ -11,7 +11,7 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -35,6 +35,7 @@ from llm_common.folders.named_definitions import Definition, named_definitions
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
+from llm_common.parts.fill import fill
 from llm_common.parts.passages import gap_mark, join_spans
 from llm_common.ranking.lexical import folded, scan
 
@@ -167,7 +168,6 @@ class _Candidate:
         source: The text that the passages divide.
         passages: The passages, in the order in which they are packed.
         packed: The passages that are packed so far.
-        tokens: The tokens of the packed passages, as the sum of their parts.
     """
 
     file: ContextFile
@@ -176,7 +176,6 @@ class _Candidate:
     source: _Content | _Records
     passages: list[Passage] = field(default_factory=list)
     packed: list[Passage] = field(default_factory=list)
-    tokens: int = 0
 
     def block(self) -> tuple[Block, Form, str]:
         """Return the file's block, its form and the packed text."""
@@ -461,34 +460,63 @@ def _cut(text: str, start: int, end: int) -> int:
 def _pack(
     candidates: Sequence[_Candidate], counter: TokenCounter, budget: int, pack_format: PackFormat
 ) -> str:
-    """Pack passages in their common order until one does not fit, and return the tree's lines."""
+    """Pack as many passages as fit in their common order, and return the tree's lines."""
     sizes = _Sizes(counter)
     tree = _Tree(candidates, sizes.count, budget, pack_format)
-    remaining = budget - sizes.count(pack_format.frame()) - tree.tokens
-    packed: list[_Candidate] = []
-    for candidate, next_passage in _in_common_order(candidates):
-        passage = next_passage
-        tokens = sizes.with_passage(candidate, passage)
-        fits = tokens - candidate.tokens <= remaining
-        if not fits and not packed and isinstance(candidate.source, _Content):
-            # Only the first passage is cut, so that a small budget still has an answer.
-            passage, tokens = _cut_to_fit(candidate, passage, sizes, remaining)
-        if tokens - candidate.tokens > remaining:
-            break
-        remaining -= tokens - candidate.tokens
-        candidate.tokens = tokens
-        candidate.packed.append(passage)
-        packed.append(candidate)
-        if not fits:
-            break
-    # The parts' sum is rarely less than the count of the whole, but a caller's counter may differ.
-    while packed:
+    reserved = sizes.count(pack_format.frame()) + tree.tokens
+
+    def tokens_of(steps: Sequence[_Step]) -> int:
+        _show(candidates, steps)
         blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
-        tree_lines = tree.lines()
-        if count_tokens(counter, pack_format.render(blocks, tree_lines)) <= budget:
-            return tree_lines
-        packed.pop().packed.pop()
-    return ""
+        return count_tokens(counter, pack_format.render(blocks, tree.lines())) - reserved
+
+    steps = fill(
+        budget - reserved,
+        _steps(candidates, sizes),
+        attrgetter("tokens"),
+        part=partial(_cut_to_fit, sizes),
+        # The parts' sum is rarely less than the count of the whole, but a counter may differ.
+        whole=tokens_of,
+    )
+    _show(candidates, steps)
+    return tree.lines() if steps else ""
+
+
+class _Step(NamedTuple):
+    """One more passage of a file.
+
+    Attributes:
+        candidate: The file.
+        passage: The passage.
+        tokens: Tokens that it adds.
+        is_first: Whether it is the first of the pack.
+    """
+
+    candidate: _Candidate
+    passage: Passage
+    tokens: int
+    is_first: bool
+
+
+def _steps(candidates: Sequence[_Candidate], sizes: "_Sizes") -> Iterator[_Step]:
+    """Yield all passages in their common order."""
+    tokens_before: Counter[str] = Counter()
+    is_first = True
+    for candidate, passage in _in_common_order(candidates):
+        file_id = candidate.file.id
+        tokens = sizes.with_passage(candidate, passage)
+        yield _Step(candidate, passage, tokens - tokens_before[file_id], is_first)
+        tokens_before[file_id] = tokens
+        candidate.packed.append(passage)
+        is_first = False
+
+
+def _show(candidates: Sequence[_Candidate], steps: Sequence[_Step]) -> None:
+    """Pack the passages of some steps, and no others."""
+    for candidate in candidates:
+        candidate.packed = []
+    for step in steps:
+        step.candidate.packed.append(step.passage)
 
 
 def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, Passage]]:
@@ -509,20 +537,23 @@ def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate,
     return [(candidate, passage) for _, _, candidate, passage in queue]
 
 
-def _cut_to_fit(
-    candidate: _Candidate, passage: Passage, sizes: "_Sizes", max_tokens: int
-) -> tuple[Passage, int]:
-    """Return the longest tried beginning of a passage that fits, or the shortest, with its tokens.
+def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
+    """Return the longest tried beginning of the first passage that fits, or None.
 
-    Each try is a quarter to a half as long as the one before.
+    Each try is a quarter to a half as long as the one before. Only the first passage of a pack is
+    cut, so that a small budget still has an answer.
     """
-    tokens = sizes.with_passage(candidate, passage)
+    candidate, passage = step.candidate, step.passage
+    if not step.is_first or not isinstance(candidate.source, _Content):
+        return None
+    candidate.packed = []
+    tokens = step.tokens
     while tokens > max_tokens and len(passage) > _MIN_CHARS:
         start = passage.span[0]
         quarter, half = start + len(passage) // 4, start + len(passage) // 2
         passage = Passage((start, _cut(candidate.file.content, quarter, half)))
         tokens = sizes.with_passage(candidate, passage)
-    return passage, tokens
+    return step._replace(passage=passage, tokens=tokens) if tokens <= max_tokens else None
 
 
 class _Tree:

@@ -1,8 +1,12 @@
 """`Lines`: whole lines within a number of characters."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
+from llm_common.parts.fill import fill
 from llm_common.text.display import without_headings
+
+_Item = TypeVar("_Item")
 
 
 class Lines:
@@ -57,16 +61,51 @@ class Lines:
             total: Number of items, with those that are not in `items`.
             max_chars: Maximum characters of the line.
         """
-        limit = min(max_chars, self.left - 1)
-        line, count = without_headings(label), 0
-        for item in items:
-            longer = f"{line}{', ' if count else ' '}{item}"
-            if len(longer) + len(_missing(total - count - 1)) > limit:
-                break
-            line, count = longer, count + 1
-        if count:
-            self.add(line + _missing(total - count))
-        return count
+        label = without_headings(label)
+
+        def line_of(shown: Sequence[str]) -> str:
+            return f"{label} {', '.join(shown)}{_missing(total - len(shown))}"
+
+        # Without a comma before the first item.
+        chars_before = len(label) - 1
+        shown = fill(
+            min(max_chars, self.left - 1) - chars_before,
+            items,
+            lambda item: len(item) + 2,
+            whole=lambda shown: len(line_of(shown)) - chars_before,
+        )
+        if shown:
+            self.add(line_of(shown))
+        return len(shown)
+
+    def add_best(
+        self,
+        items: Iterable[_Item],
+        line_of: Callable[[_Item], str],
+        lines_of: Callable[[Sequence[_Item]], Sequence[str]],
+    ) -> int:
+        """Add the lines of as many items as fit, and return their number.
+
+        Args:
+            items: The items, the most important first.
+            line_of: Returns the line of an item.
+            lines_of: Returns the lines of items with those around them, such as one that says how
+                many are missing.
+        """
+
+        def chars(lines: Iterable[str]) -> int:
+            return sum(len(without_headings(line)) + 1 for line in lines)
+
+        shown = fill(
+            self.left,
+            items,
+            lambda item: chars([line_of(item)]),
+            whole=lambda shown: chars(lines_of(shown)),
+        )
+        if shown:
+            for line in lines_of(shown):
+                self.add(line)
+        return len(shown)
 
     def add_rows(self, head: str, rows: Sequence[str], total: int, *, noun: str) -> int:
         """Add a headed list of rows, as many as fit, and return their number.
@@ -79,28 +118,13 @@ class Lines:
             total: Number of rows, with those that are not in `rows`.
             noun: What the rows are, for the last line.
         """
-        head = without_headings(head)
-        left = self.left - len(head) - 1
-        count = 0
-        for row in rows:
-            left -= len(without_headings(row)) + 1
-            rest = total - count - 1
-            if left < (len(_missing_rows(rest, noun)) + 1 if rest else 0):
-                break
-            count += 1
-        if count == 0:
-            return 0
-        self.add(head)
-        for row in rows[:count]:
-            self.add(row)
-        if count < total:
-            self.add(_missing_rows(total - count, noun))
-        return count
+
+        def lines_of(shown: Sequence[str]) -> list[str]:
+            missing = total - len(shown)
+            return [head, *shown, *([f"… {missing:,} more {noun}"] if missing > 0 else [])]
+
+        return self.add_best(rows, str, lines_of)
 
 
 def _missing(count: int) -> str:
     return f" … {count:,} more" if count > 0 else ""
-
-
-def _missing_rows(count: int, noun: str) -> str:
-    return f"… {count:,} more {noun}"

@@ -360,24 +360,16 @@ class TableSketch:
             return
         total = len(self._table.rows)
         head = f"First and last records: {self._row_names(columns)}"
-        gap = f"… {total:,} records …"
-        left = lines.left - len(head) - len(gap) - 2
-        rows: list[int] = []
-        # One from the beginning, one from the end, until a row does not fit.
-        for number in range(min(total, _MAX_ROWS)):
-            row = total - 1 - number // 2 if number % 2 else number // 2
-            left -= len(self._row(row, columns)) + 1
-            if left < 0:
-                break
-            rows.append(row)
-        if not rows:
-            return
-        lines.add(head)
-        missing = total - len(rows)
-        for number, row in enumerate(sorted(rows), start=1):
-            lines.add(self._row(row, columns))
-            if missing and number == (len(rows) + 1) // 2:
-                lines.add(f"… {missing:,} records …")
+
+        def lines_of(rows: Sequence[int]) -> list[str]:
+            text = [self._row(row, columns) for row in sorted(rows)]
+            if len(rows) < total:
+                text.insert((len(rows) + 1) // 2, f"… {total - len(rows):,} records …")
+            return [head, *text]
+
+        # One from the beginning, one from the end.
+        rows = (total - 1 - n // 2 if n % 2 else n // 2 for n in range(min(total, _MAX_ROWS)))
+        lines.add_best(rows, lambda row: self._row(row, columns), lines_of)
 
     @cached_property
     def _error_rows(self) -> list[int]:

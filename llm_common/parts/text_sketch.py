@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import log
+from operator import itemgetter
 from typing import Final
 
 from llm_common.parts.failures import MAX_FAILURES, failures_in
@@ -21,7 +22,7 @@ from llm_common.parts.text_lines import TextLines
 from llm_common.ranking.lexical import folded, stem
 from llm_common.tables.question.words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
-from llm_common.text.display import one_line, without_headings
+from llm_common.text.display import one_line
 
 _MAX_LINE_CHARS: Final = 300  # of a line that matches
 _MAX_OTHER_CHARS: Final = 200
@@ -107,8 +108,9 @@ class TextSketch:
         sketch = Lines(max_chars)
         # A head that does not fit ends the sketch, so that none takes the room of lines.
         if all(map(sketch.add, self._heads())):
-            for line in self._fitting(sketch.left):
-                sketch.add(line)
+            sketch.add_best(
+                self._numbered(), itemgetter(1), lambda chosen: [line for _, line in sorted(chosen)]
+            )
         return sketch.text
 
     def _heads(self) -> Iterator[str]:
@@ -127,23 +129,18 @@ class TextSketch:
             yield f"Possible failures: {count}, the first in line {first + 1:,}."
         yield from self._counts()
 
-    def _fitting(self, room: int) -> list[str]:
-        """Return lines with their numbers, each text once, up to the first that does not fit."""
-        chosen: dict[int, str] = {}
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        """Yield the index and the text of each line to show, the most important first."""
+        seen: set[int] = set()
         shown: set[str] = set()
         for index in self._in_order():
-            if index in chosen or not self._lines[index].strip():
+            if index in seen or not self._lines[index].strip():
                 continue
+            seen.add(index)
             text = self._clipped(index)
-            if text in shown:
-                continue
-            line = f"{index + 1}: {text}"
-            room -= len(without_headings(line)) + 1
-            if room < 0:
-                break
-            chosen[index] = line
-            shown.add(text)
-        return [chosen[index] for index in sorted(chosen)]
+            if text not in shown:
+                shown.add(text)
+                yield index, f"{index + 1}: {text}"
 
     # --- what failed
 

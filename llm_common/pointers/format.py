@@ -11,14 +11,14 @@ nsidqueufqhr>>>
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError
+from llm_common.parts.fill import fill
 from llm_common.parts.result_parts import ResultParts
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.tables.table import result_name
@@ -254,25 +254,31 @@ def _load(pointer: ContextPointer, store: LoadsResults, query: str) -> _Result:
 
 def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]:
     """Return how many results get a block, and how many get a block or a line."""
-    blocks: list[int] = []
-    lines: list[int] = []
-    for result in results:
-        blocks.append(len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP))
-        lines.append(len(result.line) + len(_GAP))
     # Blocks first: a shown result is worth more than the lines of several others.
-    full = _longest_prefix(blocks, max_chars)
-    return full, full + _longest_prefix(lines[full:], max_chars - sum(blocks[:full]))
+    full = _first_that_fit(results, _block_chars, max_chars)
+    max_chars -= sum(map(_block_chars, results[:full]))
+    return full, full + _first_that_fit(results[full:], _line_chars, max_chars)
 
 
-def _longest_prefix(sizes: Sequence[int], max_chars: int) -> int:
-    """Count the sizes, gaps included, that fit together with the last line."""
-    sums = list(accumulate(sizes, initial=0))
-    # From the longest, since all sizes may fit where one less does not: it needs the last line.
-    for count in range(len(sizes), 0, -1):
-        closing = _closing(len(sizes) - count)
-        if sums[count] + sum(map(len, closing)) - len(_GAP) * (not closing) <= max_chars:
-            return count
-    return 0
+def _block_chars(result: _Result) -> int:
+    return len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP)
+
+
+def _line_chars(result: _Result) -> int:
+    return len(result.line) + len(_GAP)
+
+
+def _first_that_fit(
+    results: Sequence[_Result], chars: Callable[[_Result], int], max_chars: int
+) -> int:
+    """Count the results that fit together with the last line."""
+
+    def chars_of(first: Sequence[_Result]) -> int:
+        closing = _closing(len(results) - len(first))
+        # Without a last line there is no gap behind the results.
+        return sum(map(chars, first)) + (len(closing[0]) + len(_GAP) if closing else 0)
+
+    return len(fill(max_chars + len(_GAP), results, chars, whole=chars_of))
 
 
 def _closing(count: int) -> list[str]:

@@ -1,9 +1,8 @@
 """Pack scored items into a bundle under a hard budget.
 
-`PackingSteps` orders everything that could be shown, independently of the budget. The packer takes
+`PackingSteps` orders everything that could be shown, independently of the budget, and `fill` takes
 these steps until one does not fit, and then the part of it that fits. So a larger budget shows each
-item at least as far as a smaller one. At the end the text is rendered and counted. While it exceeds
-the budget, the last step is reduced or undone.
+item at least as far as a smaller one.
 
 A step shows an item, or more of it. Within a kind, the step with the highest value per character
 comes next. The first step of an item adds its value, and counts as at most 800 characters, so that
@@ -25,6 +24,7 @@ from heapq import heapify, heappop, heappush, nlargest
 from itertools import chain
 from math import log
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from llm_common.context.bundle import (
     KINDS,
@@ -59,6 +59,7 @@ from llm_common.context.request import (
     shares_of,
 )
 from llm_common.errors import StoreError
+from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking.cues import surveys
 
@@ -125,16 +126,26 @@ class _Packer:
             self._meter, request.intent.text, summary_first=request.strategy == "spec"
         )
         self._placed: dict[Candidate, Placement] = {}
-        # With the placement that each step replaced, so that it can be undone.
-        self._steps: list[tuple[Candidate, Placement | None]] = []
         self._total = 0
 
     def run(self, texts: Mapping[str, str]) -> None:
         """Take the steps that fit the budget."""
         kinds = {candidate.kind for candidate in self._candidates}
         # The headings of all kinds are paid for, since a later step may be the first of its kind.
-        remaining = self._allocation.total_budget - self._meter.count(frame(kinds))
-        groups = {""}
+        frame_tokens = self._meter.count(frame(kinds))
+        steps = fill(
+            self._allocation.total_budget - frame_tokens,
+            self._steps(texts),
+            attrgetter("tokens"),
+            part=self._part_of,
+            # The exact count, since the blocks of a text may share tokens at their edges.
+            whole=lambda taken: self._tokens_of(_shown_by(taken)) - frame_tokens,
+        )
+        self._placed = _shown_by(steps)
+        self._total = self._tokens_of(self._placed)
+
+    def _steps(self, texts: Mapping[str, str]) -> Iterator["_Step"]:
+        """Yield all steps in their order."""
         steps = PackingSteps(
             self._eligible(),
             self._newest(),
@@ -143,25 +154,33 @@ class _Packer:
             shares=shares_of(self._request.intent.classification, self._allocation),
             is_survey=surveys(self._request.intent.text),
         )
-        for step in steps:
-            group = step.candidate.group
+        before: dict[Candidate, Placement] = {}
+        groups = {""}
+        for placement in steps:
+            group, line_tokens = placement.candidate.group, 0
             if group not in groups:
                 # The line with the day of a turn is paid for once.
                 groups.add(group)
-                remaining -= self._meter.count(group_line(group))
-            current = self._placed.get(step.candidate)
-            current_tokens, reason = (current.tokens, current.reason) if current else (0, "spare")
-            if step.tokens - current_tokens > remaining:
-                # A smaller form of the step fills the tokens that remain.
-                max_tokens = remaining + current_tokens
-                part = self._forms.largest_within(step, current, max_tokens=max_tokens)
-                if part is not None:
-                    self._place(replace(part, reason=reason))
-                # Smaller steps could still fit, but then a larger budget might show less of them.
-                break
-            self._place(step)
-            remaining -= step.tokens - current_tokens
-        self._trim_to_budget()
+                line_tokens = self._meter.count(group_line(group))
+            yield _Step(placement, before.get(placement.candidate), line_tokens)
+            before[placement.candidate] = placement
+
+    def _part_of(self, step: "_Step", max_tokens: int) -> "_Step | None":
+        """Return the step to the largest smaller form of its item, for at most `max_tokens`."""
+        # Never smaller than the form before the step, which a smaller budget may show.
+        form = self._forms.largest_within(
+            step.placement,
+            step.before,
+            max_tokens=max_tokens + step.placement.tokens - step.tokens,
+        )
+        if form is None:
+            return None
+        reason = step.before.reason if step.before else "spare"
+        return step._replace(placement=replace(form, reason=reason))
+
+    def _tokens_of(self, placed: Mapping[Candidate, Placement]) -> int:
+        blocks = [placement.block for placement in sorted(placed.values(), key=_position)]
+        return self._meter.count(render_blocks(blocks)) if blocks else 0
 
     def _eligible(self) -> list[Candidate]:
         """Return the candidates that may be packed, with at most the best five memories."""
@@ -193,40 +212,6 @@ class _Packer:
                 turns.append(candidate)
         return nlargest(_MAX_NEWEST, turns, key=lambda turn: (_moment(turn), turn.id))
 
-    def _place(self, placement: Placement) -> None:
-        candidate = placement.candidate
-        self._steps.append((candidate, self._placed.get(candidate)))
-        self._placed[candidate] = placement
-
-    def _trim_to_budget(self) -> None:
-        """Reduce or undo the last step until the rendered text fits the budget."""
-        for candidate in list(self._placed):
-            # An output may have been named before loading it failed.
-            if candidate.kind == "output" and candidate.score.rule in REFUSED:
-                del self._placed[candidate]
-        while self._placed:
-            # The exact count, since the blocks of a text may share tokens at their edges.
-            blocks = [placement.block for placement in sorted(self._placed.values(), key=_position)]
-            self._total = self._meter.count(render_blocks(blocks))
-            if self._total <= self._allocation.total_budget:
-                return
-            candidate, before = self._steps[-1]
-            # None for an output that was removed above, since its step is still recorded.
-            placement = self._placed.pop(candidate, None)
-            smaller = None
-            if placement is not None:
-                max_tokens = placement.tokens - 1
-                # Never smaller than the form before the step, which a smaller budget may show.
-                smaller = self._forms.largest_within(placement, before, max_tokens=max_tokens)
-            if placement is not None and smaller is not None:
-                self._placed[candidate] = replace(smaller, reason=placement.reason)
-                continue
-            # There is no smaller form, so the form before the step returns.
-            self._steps.pop()
-            if placement is not None and before is not None:
-                self._placed[candidate] = before
-        self._total = 0
-
     def bundle(self) -> ContextBundle:
         """Build the bundle of the items placed so far."""
         # After trimming, since the account of a duplicate may only name an item that is shown.
@@ -248,6 +233,33 @@ class _Packer:
             first = first.same_as
         placed = self._placed.get(first)
         return first if placed is not None and placed.chars else None
+
+
+class _Step(NamedTuple):
+    """An item in a larger form than before.
+
+    Attributes:
+        placement: The item in its new form.
+        before: The item in its form before, or None.
+        line_tokens: Tokens of the line above it that its neighbours share.
+    """
+
+    placement: Placement
+    before: Placement | None
+    line_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that it adds."""
+        tokens_before = self.before.tokens if self.before else 0
+        return self.placement.tokens - tokens_before + self.line_tokens
+
+
+def _shown_by(steps: Iterable[_Step]) -> dict[Candidate, Placement]:
+    """Return each item in the last form that some steps lead to."""
+    placed = {step.placement.candidate: step.placement for step in steps}
+    # An output may have been named before loading it failed.
+    return {item: placed[item] for item in placed if item.score.rule != "unavailable"}
 
 
 def _assemble(
