@@ -11,14 +11,14 @@ MAX_FILES = {
     "list": 7,
     "load": 6,
     "select outputs, HTTP": 18,
-    "run": 49,
-    "run, HTTP": 56,
-    "hook: offload a result": 40,  # with the trace of the session, and the look for a repeated call
+    "run": 50,
+    "run, HTTP": 57,
+    "hook: offload a result": 41,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values and plan of its note, references, and the overview
-    "hook: fold 200 messages": 28,
-    "gateway: preview a result": 42,
-    "pack an output and turns": 43,  # with the records of the output
-    "pack a folder": 24,  # with the named definitions, and the text around the files
+    "hook: fold 200 messages": 27,
+    "gateway: preview a result": 43,
+    "pack an output and turns": 44,  # with the records of the output
+    "pack a folder": 25,  # with the named definitions, and the text around the files
 }
 
 

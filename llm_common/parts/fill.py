@@ -1,14 +1,18 @@
-"""`fill`: as many things as fit a limit. `Parts`: how much of one thing fits a limit.
+"""`fill`: as many things as fit a limit. `Parts` and `largest_room`: how much of one thing fits.
 
-Both go through an order that no limit changes, until something does not fit. So a larger limit
+They go through an order that no limit changes, until something does not fit. So a larger limit
 never shows less of a thing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from llm_common.text.display import Excerpt
+
+_FIRST_ROOM: Final = 64  # characters
+_PRECISION: Final = 32  # each room is larger by such a part of it
 
 _Item = TypeVar("_Item")
 
@@ -54,6 +58,35 @@ def fill(
         if smaller is not None:
             taken.append(smaller)
     return taken
+
+
+def largest_room(most: int, fits: Callable[[int], bool], *, likely: int = _FIRST_ROOM) -> int:
+    """Return nearly the most characters at which a text fits, or 0 if it fits at none.
+
+    Args:
+        most: The most characters that it may have.
+        fits: Whether it fits if it may have so many characters.
+        likely: Characters that it may fit. The nearer, the fewer are tried.
+    """
+    # Doubled, since the half of a huge text takes long to count.
+    fitting, room = 0, likely
+    while room < most and fits(room):
+        fitting = room
+        room *= 2
+    # Rooms that do not depend on the limit, so that a larger limit never gets a smaller one.
+    rooms = [*_rooms_below(min(room, most))]
+    if room >= most:
+        rooms.append(most)
+    first = bisect_right(rooms, fitting)
+    number = bisect_left(rooms, True, first, key=lambda room: not fits(room))
+    return rooms[number - 1] if number else 0
+
+
+def _rooms_below(most: int) -> Iterator[int]:
+    room = _FIRST_ROOM
+    while room < most:
+        yield room
+        room += room // _PRECISION
 
 
 class PartSize(NamedTuple):

@@ -107,7 +107,7 @@ class Lines:
                 self.add(line)
         return len(shown)
 
-    def add_rows(self, head: str, rows: Sequence[str], total: int, *, noun: str) -> int:
+    def add_rows(self, head: str, rows: Iterable[str], total: int, *, noun: str) -> int:
         """Add a headed list of rows, as many as fit, and return their number.
 
         The last line says how many rows are missing. Nothing is added if no row fits.

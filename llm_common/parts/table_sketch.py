@@ -153,13 +153,7 @@ class TableSketch:
             asked = (*self._question.rows, *self._question.near)
         order = dict.fromkeys((*asked, *range(len(table.rows))))
         columns = range(len(table.columns))
-        rows: list[str] = []
-        chars = 0
-        for row in order:
-            rows.append(self._row(row, columns, _MAX_WHOLE_CELL_CHARS))
-            chars += len(rows[-1]) + 1
-            if chars > lines.left:
-                break
+        rows = (self._row(row, columns, _MAX_WHOLE_CELL_CHARS) for row in order)
         head = f"Whole records of {self._sql_name}: {self._row_names(columns)}"
         return lines.add_rows(head, rows, table.total_rows, noun="records") == table.total_rows
 
@@ -340,7 +334,7 @@ class TableSketch:
         if not rows:
             return 0
         head = f"{label} {self._row_names(columns)}"
-        rendered = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
+        rendered = (self._row(row, columns) for row in rows[:_MAX_ROWS])
         return lines.add_rows(head, rendered, len(rows), noun=noun)
 
     def _row_names(self, columns: Sequence[int]) -> str:

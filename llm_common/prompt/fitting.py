@@ -9,12 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import DefaultCounter, TokenCounter, without_media
 from llm_common.errors import TokenBudgetError
+from llm_common.parts.fill import largest_room
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
 
 _STEP_SHARE = 3  # a history is cut about once for each third of the budget that new turns fill
-_FIRST_CHARS = 64  # where the search for the longest excerpt begins to double
-_PRECISION = 64  # an excerpt is within a 64th of the longest that fits
 
 
 class FittedPrompt(BaseModel):
@@ -225,16 +224,5 @@ def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> Prompt
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
     """Return nearly the longest excerpt that fits, or "", of a text that does not fit."""
     text = printable(text)  # as it is sent, so that an escape is not cut in two
-    # Doubled from a small size, because a binary search would first count half of a huge text.
-    low, high = 0, _FIRST_CHARS
-    while high < len(text) and fits(excerpt_text(text, high).text):
-        low = high
-        high = 2 * high
-    high = min(high, len(text))
-    while high - low > 1 + low // _PRECISION:
-        middle = (low + high) // 2
-        if fits(excerpt_text(text, middle).text):
-            low = middle
-        else:
-            high = middle
-    return excerpt_text(text, low).text if low else ""
+    chars = largest_room(len(text), lambda chars: fits(excerpt_text(text, chars).text))
+    return excerpt_text(text, chars).text if chars else ""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._threads import in_thread
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.parts.fill import largest_room
 from llm_common.parts.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import framed_result
@@ -17,8 +18,6 @@ from llm_common.text.display import one_line, printable, to_json
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs
 _LINE_CHARS = 200
-_CHARS_PER_TOKEN = 4
-_SAMPLE_CHARS = 2_000  # from which the characters of a token are estimated
 # A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
 MAX_UNSTORED_CHARS = 100_000
 # A model that gets the changes alone has to know or read the rest, so they must save much. The
@@ -232,21 +231,19 @@ class OffloadTurn:
         # The records are counted in the body, so their outermost shape would only take room.
         shape = "" if parts.has_records else pointer.digest.partition("; ")[0]
         framed = partial(framed_result, pointer, total_chars=len(text), reader_name=reader)
-        frame_tokens = count(framed(_content(pointer, shape, "")))
-        body_tokens = max(max_tokens - frame_tokens, 0)
-        sample = text[:_SAMPLE_CHARS]
-        if parts.has_records:
-            # Rows of ids and numbers take more tokens than the result around them.
-            sample = parts.excerpt(body_tokens * _CHARS_PER_TOKEN).text or sample
-        chars = body_tokens * len(sample) // max(count(sample), 1)
-        # Above the limit until a preview fits, also if the loop has no round.
+
+        def preview_of(chars: int) -> str:
+            return framed(_content(pointer, shape, parts.excerpt(chars).text))
+
+        chars = largest_room(
+            len(text),
+            lambda chars: count(preview_of(chars)) <= max_tokens,
+            likely=2 * max_tokens,
+        )
         preview, tokens = "", max_tokens + 1
-        while tokens > max_tokens and chars >= MIN_PART_CHARS:
-            preview = framed(_content(pointer, shape, parts.excerpt(chars).text))
+        if chars >= MIN_PART_CHARS:
+            preview = preview_of(chars)
             tokens = count(preview)
-            chars_by_share = chars * body_tokens // max(tokens - frame_tokens, 1)
-            # At least a tenth less each time, so the loop ends where the estimate is wrong.
-            chars = min(chars_by_share, chars * 9 // 10)
         # If no part of the result fits, the first of these lines that fits, or nothing.
         stored = f"{pointer.heading}: {len(text):,} characters are stored, none has been read; "
         way_out = f"read them with {reader} and the id {pointer.pointer_id}"
