@@ -18,6 +18,7 @@ from llm_common.history.message_shapes import (
     last_question,
     newest_first,
 )
+from llm_common.parts.fill import fill, largest_room
 from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import ReadBackTool
@@ -278,24 +279,26 @@ class SessionTools:
             return (
                 "No stored result or message of this conversation contains these words; try others."
             )
-        lines: list[str] = []
-        for match in matches:
-            lines.append(match.line)
-            if not self._fits_answer(lines):
-                lines.pop()
-                break
+        found = [match.line for match in matches]
+        # Counted with the fence, since the model gets both.
+        lines = fill(
+            self._config.max_read_tokens,
+            found,
+            self._config.counter.count,
+            whole=lambda lines: self._config.counter.count(in_fence("\n".join(lines))),
+        )
         if not lines:
-            # A quarter less until it fits, since a line of emoji takes several tokens a character.
-            line = matches[0].line
-            while len(line) > 1 and not self._fits_answer([line]):
-                line = one_line(line, max_chars=len(line) * 3 // 4)
-            lines.append(line)
+            lines = [self._beginning(found[0])]
         return in_fence("\n".join(lines))
 
-    def _fits_answer(self, lines: Sequence[str]) -> bool:
-        # Counted with the fence, since the model gets both.
-        text = in_fence("\n".join(lines))
-        return self._config.counter.count(text) <= self._config.max_read_tokens
+    def _beginning(self, line: str) -> str:
+        """Return as much of a line as fits an answer."""
+
+        def fits(chars: int) -> bool:
+            text = in_fence(one_line(line, max_chars=chars))
+            return self._config.counter.count(text) <= self._config.max_read_tokens
+
+        return one_line(line, max_chars=largest_room(len(line), fits) or 1)
 
 
 class _RecordedReader(ReadBackTool):
