@@ -1,18 +1,14 @@
 """`changes_between`: what differs between two results of the same call.
 
-Data is compared value by value. Where both sides have records, the rows that came, went and changed
-are matched by a key. What is returned is all that differs, so that the new result follows from it
+Data is compared value by value, and a text line by line. Where both sides have records, the rows
+that came, went and changed are matched by a key. What is returned is all that differs, so that the new result follows from it
 and the old one, except for the places of the rows that came. A difference that cannot be written in
 this way, such as a field that is now a list, has no answer.
 """
 
-import csv
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, TypeAlias, cast
 
 import orjson
@@ -20,9 +16,6 @@ import orjson
 from llm_common.errors import CorruptPointerError
 from llm_common.tables.columns import is_id_name
 from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
-from llm_common.tables.forms.delimited import DELIMITERS
-from llm_common.tables.forms.text_forms import tables_in_text
-from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, shown_cell
 from llm_common.text.canonical import Json, decode_json, stable_json
 from llm_common.text.line_changes import line_changes
@@ -31,13 +24,11 @@ _MAX_ROWS: Final = 200  # more do not fit the place of a preview
 _MAX_FIELDS: Final = 50
 _MAX_DEPTH: Final = 12
 _MAX_ROW_DEPTH: Final = 8
-_MAX_HEADER_LINES: Final = 2  # those of a Markdown table
 _MISSING: Final = "(missing)"
 _ARROW: Final = "→"
 # Also what looks like a missing value, a list or an object, which are written as they are here.
 _SEPARATORS: Final = re.compile(rf'[|;{_ARROW}"]|: |^[(#\[{{]')
 
-CellText: TypeAlias = Callable[[Json], str]
 Key: TypeAlias = tuple[type, Cell]
 Cells: TypeAlias = dict[str, Json]
 """The cells of a row by their columns. A missing one is absent."""
@@ -59,8 +50,6 @@ def changes_between(old: Json, new: Json, *, max_chars: int) -> str | None:
     old_data, new_data = _data_in(old), _data_in(new)
     if old_data is not None and new_data is not None:
         changes = _data_changes(old_data, new_data, max_chars)
-    elif old_data is None and new_data is None:
-        changes = _table_changes(old, new, max_chars)
     return changes or line_changes(old, new, max_chars=max_chars)
 
 
@@ -85,18 +74,6 @@ def _data_in(text: str) -> Json:
 def _data_changes(old: Json, new: Json, max_chars: int) -> str | None:
     comparison = _Comparison(max_chars)
     return comparison.text() if comparison.add("", old, new, 0) else None
-
-
-def _table_changes(old: str, new: str, max_chars: int) -> str | None:
-    """Return the rows that changed between two tables in text, or None without a key."""
-    old_rows, new_rows = _rows_in(old), _rows_in(new)
-    if old_rows is None or new_rows is None or old_rows.frame != new_rows.frame:
-        return None
-    changes = _row_changes(old_rows.rows, new_rows.rows)
-    # Without a key, the numbers of the lines say more.
-    if changes is None or changes.key is None:
-        return None
-    return changes.text("", max_chars, partial(_cell_text, is_mixed=False))
 
 
 class _Comparison:
@@ -166,7 +143,7 @@ class _Comparison:
         changes = _row_changes(old, new)
         if changes is None:
             return False
-        text = changes.text(path, self._chars_left, _cell_text)
+        text = changes.text(path, self._chars_left)
         if text is None:
             return False
         self._chars_left -= len(text)
@@ -189,14 +166,6 @@ class _Row:
 
     cells: Cells
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _TextRows:
-    """The rows of a table in text, and the lines around them."""
-
-    frame: list[str]
-    rows: list[_Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,22 +195,22 @@ class _RowChanges:
         """Whether anything differs."""
         return bool(self.changed or self.came or self.went or self.is_reordered)
 
-    def text(self, path: str, max_chars: int, cell_text: CellText) -> str | None:
+    def text(self, path: str, max_chars: int) -> str | None:
         """Return the changes as lines, or None if they are too many."""
         if len(self.changed) + len(self.came) + len(self.went) > _MAX_ROWS:
             return None
         lines = [self._summary(path)]
         if self.changed and self.key is not None:
-            lines.append(f"Changed, by {cell_text(self.key)}:")
-            lines += [self._changed_line(old, new, cell_text) for old, new in self.changed]
+            lines.append(f"Changed, by {_cell_text(self.key)}:")
+            lines += [self._changed_line(old, new) for old, new in self.changed]
         rows = self.came + self.went
         columns = list(dict.fromkeys(column for row in rows for column in row.cells))
         if rows:
-            lines.append(f"Columns: {' | '.join(map(cell_text, columns))}")
+            lines.append(f"Columns: {' | '.join(map(_cell_text, columns))}")
         for label, group in (("Came:", self.came), ("Went:", self.went)):
             if group:
                 lines.append(label)
-                lines += [_row_line(row.cells, columns, cell_text) for row in group]
+                lines += [_row_line(row.cells, columns) for row in group]
         text = "\n".join(lines)
         return text if len(text) <= max_chars else None
 
@@ -257,28 +226,27 @@ class _RowChanges:
             f"same, {counts}.{order}"
         )
 
-    def _changed_line(self, old: _Row, new: _Row, cell_text: CellText) -> str:
+    def _changed_line(self, old: _Row, new: _Row) -> str:
         assert self.key is not None
         changes = [
-            f"{cell_text(column)}: {_cell(old.cells, column, cell_text)} {_ARROW} "
-            f"{_cell(new.cells, column, cell_text)}"
+            f"{_cell_text(column)}: {_cell(old.cells, column)} {_ARROW} {_cell(new.cells, column)}"
             for column in _changed_columns(old, new)
         ]
-        return f"{_cell(new.cells, self.key, cell_text)}: {'; '.join(changes)}"
+        return f"{_cell(new.cells, self.key)}: {'; '.join(changes)}"
 
 
-def _cell_text(value: Json, *, is_mixed: bool = True) -> str:
+def _cell_text(value: Json) -> str:
     if not isinstance(value, str):
         return _text(value)
-    return shown_cell(value, _SEPARATORS, max_chars=len(value), is_mixed=is_mixed)
+    return shown_cell(value, _SEPARATORS, max_chars=len(value), is_mixed=True)
 
 
-def _cell(cells: Mapping[str, Json], column: str, cell_text: CellText) -> str:
-    return cell_text(cells[column]) if column in cells else _MISSING
+def _cell(cells: Mapping[str, Json], column: str) -> str:
+    return _cell_text(cells[column]) if column in cells else _MISSING
 
 
-def _row_line(cells: Mapping[str, Json], columns: Sequence[str], cell_text: CellText) -> str:
-    return " | ".join(_cell(cells, column, cell_text) for column in columns)
+def _row_line(cells: Mapping[str, Json], columns: Sequence[str]) -> str:
+    return " | ".join(_cell(cells, column) for column in columns)
 
 
 def _changed_columns(old: _Row, new: _Row) -> Iterator[str]:
@@ -291,17 +259,18 @@ def _changed_columns(old: _Row, new: _Row) -> Iterator[str]:
 def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
     """Return how two lists of rows differ, or None if that cannot be told."""
     key = _key_column(old, new)
-    if key is None:
-        return _changes_of_whole_rows(old, new)
-    old_by_key = {_key(row.cells[key]): row for row in old}
-    new_by_key = {_key(row.cells[key]): row for row in new}
+    old_by_key = {_key(row, key): row for row in old}
+    new_by_key = {_key(row, key): row for row in new}
+    # Of rows that are the same, it is open which one went, and whether the order changed.
+    if len(old_by_key) < len(old) or len(new_by_key) < len(new):
+        return None
     changed: list[tuple[_Row, _Row]] = []
     for value, new_row in new_by_key.items():
         old_row = old_by_key.get(value)
         if old_row is None or old_row.text == new_row.text:
             continue
         if not any(_changed_columns(old_row, new_row)):
-            return None  # such as two lines with the same cells
+            return None  # such as a field `a.b` that is now a member b of a field a
         changed.append((old_row, new_row))
     kept = [value for value in old_by_key if value in new_by_key]
     changes = _RowChanges(
@@ -314,38 +283,6 @@ def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
         is_reordered=kept != [value for value in new_by_key if value in old_by_key],
     )
     return changes if changes.has_any else None
-
-
-def _changes_of_whole_rows(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
-    came, kept_new = _split(new, old)
-    went, kept_old = _split(old, new)
-    # Of rows that are the same, it is open which one went, and whether the order changed.
-    if not {row.text for row in came + went}.isdisjoint(kept_new):
-        return None
-    changes = _RowChanges(
-        key=None,
-        old_count=len(old),
-        new_count=len(new),
-        changed=[],
-        came=came,
-        went=went,
-        is_reordered=kept_old != kept_new,
-    )
-    return changes if changes.has_any else None
-
-
-def _split(rows: list[_Row], others: list[_Row]) -> tuple[list[_Row], list[str]]:
-    """Return the rows that the others lack, and the texts of those that they have."""
-    counts = Counter(row.text for row in others)
-    lacking: list[_Row] = []
-    shared: list[str] = []
-    for row in rows:
-        if counts[row.text] > 0:
-            counts[row.text] -= 1
-            shared.append(row.text)
-        else:
-            lacking.append(row)
-    return lacking, shared
 
 
 def _key_column(old: list[_Row], new: list[_Row]) -> str | None:
@@ -361,17 +298,16 @@ def _key_column(old: list[_Row], new: list[_Row]) -> str | None:
 
 
 def _is_unique(column: str, rows: list[_Row]) -> bool:
-    keys: set[Key] = set()
     for row in rows:
         value = row.cells.get(column)
         if value is None or value == "" or isinstance(value, (dict, list)):
             return False
-        keys.add(_key(value))
-    return len(keys) == len(rows)
+    return len({_key(row, column) for row in rows}) == len(rows)
 
 
-def _key(value: Json) -> Key:
-    """Return a value by which rows are matched. 1, 1.0 and true are equal, but for their types."""
+def _key(row: _Row, column: str | None) -> Key:
+    """Return a value by which a row is matched. 1, 1.0 and true are equal, but for their types."""
+    value = row.text if column is None else row.cells[column]
     return type(value), cast(Cell, value)
 
 
@@ -409,46 +345,6 @@ def _add_cells(cells: Cells, prefix: str, members: dict[str, Json], depth: int) 
         else:
             cells[path] = value
     return True
-
-
-def _rows_in(text: str) -> _TextRows | None:
-    """Return the rows of a text that is one table with a line for each row, or None."""
-    lines = text.split("\n")
-    tail: list[str] = []
-    while lines and not lines[-1].strip():
-        tail.append(lines.pop())
-    tables = tables_in_text(text)
-    if len(tables) != 1 or tables[0].total_rows != len(tables[0].rows):
-        return None
-    table = tables[0]
-    head_lines = len(lines) - len(table.rows)
-    if not 0 <= head_lines <= _MAX_HEADER_LINES:
-        return None
-    rows: list[_Row] = []
-    for line, cells in zip(lines[head_lines:], _text_cells(table), strict=True):
-        if not _are_cells_of(line, [str(cell) for cell in cells.values()]):
-            return None
-        rows.append(_Row(cells, line))
-    return _TextRows([*lines[:head_lines], *tail], rows)
-
-
-def _are_cells_of(line: str, cells: Sequence[str]) -> bool:
-    """Return whether cells tell all of a line. The parser may have skipped or trimmed something."""
-    for delimiter in DELIMITERS:
-        with suppress(csv.Error):  # a field of over 131,072 characters
-            if next(csv.reader([line], delimiter=delimiter), []) == cells:
-                return True
-    # Blanks pad the columns of Markdown and of commands such as `ps`, and mean nothing there.
-    return "\t" not in line and _unpadded(line) == _unpadded("".join(cells))
-
-
-def _unpadded(text: str) -> str:
-    return "".join(text.replace("|", " ").split())
-
-
-def _text_cells(table: Table) -> Iterator[Cells]:
-    for row in table.rows:
-        yield dict(zip(table.columns, row, strict=True))
 
 
 def _text(value: Json) -> str:

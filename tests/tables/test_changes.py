@@ -135,13 +135,8 @@ def test_what_cannot_be_written_has_no_changes_t_05(old: Any, new: Any) -> None:
         lambda records: "\n".join(map(json.dumps, records)),
         lambda records: {"status": "ok", "data": {"parts": records}},
         lambda records: {f"p{record['id']}": record for record in records},
-        lambda records: "id,name\n" + "\n".join(f"{r['id']},{r['name']}" for r in records),
-        lambda records: (
-            "| id | name |\n|---|---|\n"
-            + "\n".join(f"| {r['id']} | {r['name']} |" for r in records)
-        ),
     ],
-    ids=["JSON", "JSON lines", "in objects", "members", "CSV", "Markdown"],
+    ids=["JSON", "JSON lines", "in objects", "members"],
 )
 def test_records_are_compared_in_every_form(write: Any) -> None:
     text = changed(write(ROWS), write(rows(name="bolt")))
@@ -151,7 +146,7 @@ def test_records_are_compared_in_every_form(write: Any) -> None:
 
 
 @pytest.mark.parametrize("cell", [" bolt", '"bolt', "bolt,"])
-def test_a_table_is_compared_by_lines_if_its_cells_do_not_tell_all_t_05(cell: str) -> None:
+def test_a_table_in_a_text_is_compared_by_lines_t_05(cell: str) -> None:
     old = "id,name\n" + "\n".join(f"{number},part {number}" for number in range(100))
     text = changed(old, old.replace("7,part 7\n", f"7,{cell}\n"))
     assert text is not None

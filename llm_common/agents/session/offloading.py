@@ -18,6 +18,7 @@ from llm_common.text.display import one_line, printable, to_json
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs
 _LINE_CHARS = 200
+_MIN_ROOM_CHARS = 2_000  # counts and names of a short result may be longer than the result
 # A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
 MAX_UNSTORED_CHARS = 100_000
 # A model that gets the changes alone has to know or read the rest, so they must save much. The
@@ -236,7 +237,7 @@ class OffloadTurn:
             return framed(_content(pointer, shape, parts.excerpt(chars).text))
 
         chars = largest_room(
-            len(text),
+            max(len(text), _MIN_ROOM_CHARS),
             lambda chars: count(preview_of(chars)) <= max_tokens,
             likely=2 * max_tokens,
         )
