@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
+from itertools import islice
 from typing import Final, TypeVar
 
 from llm_common.parts.fill import Parts, PartSize
@@ -12,7 +13,13 @@ from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
 from llm_common.tables.finding import Records, are_mostly_records, find_records
 from llm_common.text.canonical import Json, decode_json
-from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
+from llm_common.text.display import (
+    Excerpt,
+    excerpt_text,
+    one_line,
+    to_json,
+    without_headings,
+)
 from llm_common.text.unwrapping import unwrapped
 
 MIN_PART_CHARS: Final = 80
@@ -28,6 +35,8 @@ _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a few lines that are read by line
 _MIN_LINES: Final = 20
 _ESCAPE_CHARS: Final = 6
+_MAX_VALUES: Final = 100_000  # of data without records
+_MAX_VALUE_CHARS: Final = 2_000
 _TEXT_SHARE: Final = 0.7  # of the characters, from which data is a text
 _PASSAGES_SHARE: Final = 0.6
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
@@ -41,9 +50,9 @@ class ResultParts:
     """Parts of a result that is too long, for the query at hand.
 
     Of records, the counts, values and rows that the query asks for. Of a text, lines that tell of a
-    failure or match the query, headings, and both ends. Of other data, passages that match the
-    query, and then head and tail. Never raises: of a result that cannot be read so, both ends of
-    the text, with a warning in the log.
+    failure or match the query, headings, and both ends. Of other data, values with their paths. Of
+    a text in few long lines, passages that match the query, head and tail. Never raises: of a
+    result that cannot be read so, both ends of the text, with a warning in the log.
 
     Args:
         text: The result as text. As one line of JSON if it is no str.
@@ -91,7 +100,7 @@ class ResultParts:
 
     @cached_property
     def _text_sketch(self) -> TextSketch | None:
-        """The sketch of a text, or of data that is a text for the most part, as of a command."""
+        """The sketch of a text, as of a command, or of the values of other data."""
         if self._records is None:
             return None
         path, text = "", self._text
@@ -102,7 +111,8 @@ class ResultParts:
             text = texts.get(path, "")
             fields.pop(path, None)
             if len(text) < _TEXT_SHARE * len(self._text):
-                return None
+                values = "\n".join(islice(_values_in(self._value, ""), _MAX_VALUES))
+                return TextSketch(values, self._query, are_values=True)
         text = unwrapped(text)
         lines = text.count("\n") + 1
         # Prose in a few long lines, or a program that was packed into one.
@@ -194,20 +204,12 @@ class ResultParts:
             text = self._text_sketch.text(max_chars)
             return Excerpt(text, min(len(text), len(self._text)))
         middle = self._middle(max_chars)
-        if not middle.text:
-            return self._ends(max_chars)
         ends_chars = max_chars - len(middle.text) - len(_ENDS_LABEL)
-        if ends_chars < MIN_PART_CHARS:
-            return middle
-        ends = self._ends(ends_chars)
+        if not middle.text or ends_chars < MIN_PART_CHARS:
+            return middle if middle.text else excerpt_text(self._text, max_chars)
+        ends = excerpt_text(self._text, ends_chars)
         chars_shown = min(middle.chars_shown + ends.chars_shown, len(self._text))
         return Excerpt(f"{middle.text}{_ENDS_LABEL}{ends.text}", chars_shown)
-
-    def _ends(self, max_chars: int) -> Excerpt:
-        # A text, and data that would take seconds to cut by its structure.
-        if self._value is self._text or len(self._text) > _READ_CHARS:
-            return excerpt_text(self._text, max_chars)
-        return excerpt_json(self._value, max_chars)
 
     def _middle(self, max_chars: int) -> Excerpt:
         """Return passages that match the query, or an empty excerpt."""
@@ -223,3 +225,16 @@ class ResultParts:
 def _chars_of(piece: str) -> int:
     """Return the characters of a piece of the result, which may begin like a heading."""
     return len(without_headings(piece))
+
+
+def _values_in(data: Json, path: str) -> Iterator[str]:
+    """Yield each value of data in one line, behind its JSON pointer (RFC 6901)."""
+    if isinstance(data, dict) and data:
+        for name, value in data.items():
+            yield from _values_in(value, f"{path}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(data, list) and data:
+        for index, value in enumerate(data):
+            yield from _values_in(value, f"{path}/{index}")
+    else:
+        text = data if isinstance(data, str) else to_json(data)
+        yield f"{path}: {one_line(text, max_chars=_MAX_VALUE_CHARS)}"

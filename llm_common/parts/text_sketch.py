@@ -30,6 +30,9 @@ _MAX_ONLY_CHARS: Final = 450  # of few lines that match
 _FEW_LINES: Final = 2
 _CHARS_BEFORE: Final = 120  # of a word in a long line
 _MAX_WORD_CHARS: Final = 80
+_AS_WRITTEN: Final = '"{}"'
+_IN_ANY_CASE: Final = '"{}" in any case'
+_AS_LETTERS: Final = 'the letters "{}" in any case'
 _MAX_WORDS: Final = 8
 _MAX_COUNTED: Final = 3
 _COMMON_SHARE: Final = 0.5  # of the lines: a word in more of them tells them not apart
@@ -70,13 +73,13 @@ class _Word:
         text: The word, or the part of it that the lines share.
         lines: Indexes of the lines.
         weight: The more, the rarer it is.
-        is_exact: Whether the lines contain it as it is written.
+        form: How the lines contain it.
     """
 
     text: str
     lines: frozenset[int]
     weight: float
-    is_exact: bool
+    form: str
 
 
 class TextSketch:
@@ -87,11 +90,19 @@ class TextSketch:
         question: The question. "" for none.
         path: Where the text stands in its result. "" if it is the result.
         beside: What stands beside it, by path, such as the exit code of a command.
+        are_values: Whether the lines are values behind their paths, which have no numbers.
     """
 
     def __init__(
-        self, text: str, question: str, *, path: str = "", beside: Mapping[str, Cell] | None = None
+        self,
+        text: str,
+        question: str,
+        *,
+        path: str = "",
+        beside: Mapping[str, Cell] | None = None,
+        are_values: bool = False,
     ) -> None:
+        self._are_values = are_values
         self._path = path
         self._beside = beside or {}
         self._text = TextLines(text)
@@ -121,7 +132,10 @@ class TextSketch:
                 fields.append(f"{_name(path)}: {value}")
             yield one_line(f"Beside the text: {', '.join(fields)}", max_chars=_MAX_BESIDE_CHARS)
         where = f"{_name(self._path)}: " if self._path else ""
-        yield f"{where}{len(self._lines):,} lines. Some of them, with their numbers:"
+        what = "values, each in a line with its path. Some of them:"
+        if not self._are_values:
+            what = "lines. Some of them, with their numbers:"
+        yield f"{where}{len(self._lines):,} {what}"
         if self._failures:
             first = min(block.start for block in self._failures)
             least = "at least " if len(self._failures) == MAX_FAILURES else ""
@@ -140,7 +154,7 @@ class TextSketch:
             text = self._clipped(index)
             if text not in shown:
                 shown.add(text)
-                yield index, f"{index + 1}: {text}"
+                yield index, text if self._are_values else f"{index + 1}: {text}"
 
     # --- what failed
 
@@ -149,7 +163,7 @@ class TextSketch:
         """Blocks that tell of a failure: those with words of the question, then one of a kind."""
         weights = self._weights
         return sorted(
-            failures_in(self._text),
+            () if self._are_values else failures_in(self._text),
             key=lambda block: -max(weights.get(index, 0.0) for index in block),
         )
 
@@ -162,19 +176,19 @@ class TextSketch:
         for word in words_of(self._question):
             written = self._question[word.start : word.end]
             if word.text not in _REQUEST_WORDS and written not in words:
-                for text, lines, is_exact in self._forms(written):
+                for text, lines, form in self._forms(written):
                     if lines:
                         weight = log(1 + len(self._lines) / len(lines))
-                        words[text] = _Word(text, lines, weight, is_exact)
+                        words[text] = _Word(text, lines, weight, form)
                         break
         return sorted(words.values(), key=lambda word: -word.weight)[:_MAX_WORDS]
 
-    def _forms(self, word: str) -> Iterator[tuple[str, frozenset[int], bool]]:
+    def _forms(self, word: str) -> Iterator[tuple[str, frozenset[int], str]]:
         """Yield a word as it is written, in any case, and without its ending, with the lines."""
-        yield word, self._text.as_written(word), True
-        yield folded(word), self._text.in_any_case(folded(word)), False
+        yield word, self._text.as_written(word), _AS_WRITTEN
+        yield folded(word), self._text.in_any_case(folded(word)), _IN_ANY_CASE
         letters = stem(folded(word))
-        yield letters, self._text.in_any_case(letters, is_word=False), False
+        yield letters, self._text.in_any_case(letters, is_word=False), _AS_LETTERS
 
     @cached_property
     def _weights(self) -> dict[int, float]:
@@ -279,5 +293,4 @@ def _contain(count: int) -> str:
 
 
 def _quoted(word: _Word) -> str:
-    text = f'"{one_line(word.text, max_chars=_MAX_WORD_CHARS)}"'
-    return text if word.is_exact else f"{text} in any case"
+    return word.form.format(one_line(word.text, max_chars=_MAX_WORD_CHARS))

@@ -1,9 +1,9 @@
 """`changes_between`: what differs between two results of the same call.
 
 Data is compared value by value, and a text line by line. Where both sides have records, the rows
-that came, went and changed are matched by a key. What is returned is all that differs, so that the new result follows from it
-and the old one, except for the places of the rows that came. A difference that cannot be written in
-this way, such as a field that is now a list, has no answer.
+that came, went and changed are matched by a key. What is returned is all that differs, so that the
+new result follows from it and the old one, except for the places of the rows that came. A
+difference that cannot be written in this way, such as a field that is now a list, has no answer.
 """
 
 import re

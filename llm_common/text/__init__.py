@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from llm_common.text.canonical import decode_json, stable_json, to_plain
     from llm_common.text.display import (
         CONTROLS,
-        excerpt_json,
         excerpt_text,
         in_fence,
         inert,
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTROLS",
     "decode_json",
-    "excerpt_json",
     "excerpt_text",
     "in_fence",
     "inert",
@@ -38,7 +36,6 @@ __all__ = [
 _MODULES = {
     "CONTROLS": "llm_common.text.display",
     "decode_json": "llm_common.text.canonical",
-    "excerpt_json": "llm_common.text.display",
     "excerpt_text": "llm_common.text.display",
     "in_fence": "llm_common.text.display",
     "inert": "llm_common.text.display",

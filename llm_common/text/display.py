@@ -15,11 +15,8 @@ follow an instruction inside it.
 import hashlib
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import add
 
 from llm_common.text.canonical import MAX_READ_DEPTH, encode_json
 
@@ -42,9 +39,6 @@ CONTROLS = re.compile(
 )
 # Tags of Unicode copy ASCII. Models read them, and no font shows them.
 _TAGS = re.compile("[\U000e0000-\U000e007f]")
-_GAP = '"…"'  # replaces a value that does not fit
-_MIN_VALUE_CHARS = 16  # a shorter part of a value would say too little
-_MAX_DEPTH = 8
 _HEAD_SHARE = 2 / 3  # of the characters of an excerpt, while the tail gets the others
 _BOUNDARIES = ("\n", "},", ", ", " ")  # best first
 _MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
@@ -180,96 +174,9 @@ def excerpt_text(text: str, max_chars: int) -> Excerpt:
     return Excerpt(head + _missing_characters(len(text) - chars_shown) + tail, chars_shown)
 
 
-def excerpt_json(value: object, max_chars: int) -> Excerpt:
-    """Return valid JSON for as much of a value as fits `max_chars` (3 or more).
-
-    A list keeps its first items whole, then `"… 31 of 40 items left out"`. An object keeps every
-    key, and its long members share the characters. A string keeps its head and tail. `"…"` replaces
-    a value below the eighth level or one that does not fit.
-    """
-    return _excerpt_json(value, to_json(value), max_chars, depth=0)
-
-
-def _excerpt_json(value: object, whole: str, max_chars: int, depth: int) -> Excerpt:
-    if len(whole) <= max_chars:
-        return Excerpt(whole, len(whole))
-    shorter = Excerpt(_GAP, 0)
-    if depth < _MAX_DEPTH:
-        if isinstance(value, str):
-            shorter = _excerpt_string(value, max_chars)
-        elif isinstance(value, list):
-            shorter = _excerpt_list(value, max_chars, depth)
-        elif isinstance(value, dict):
-            shorter = _excerpt_object(value, max_chars, depth)
-    return shorter if len(shorter.text) <= max_chars else Excerpt(_GAP, 0)
-
-
-def _excerpt_list(items: list[object], max_chars: int, depth: int) -> Excerpt:
-    inner = max_chars - len(_bracketed("[]", [], _missing_of(len(items), len(items), "items")).text)
-    parts: list[Excerpt] = []
-    used = 0
-    for item in items:
-        text = to_json(item)
-        available = inner - used - 1
-        if len(text) > available:
-            # In less than half of the characters, a part of the item would add little.
-            if available > max(inner // 2, _MIN_VALUE_CHARS):
-                parts.append(_excerpt_json(item, text, available, depth + 1))
-            break
-        parts.append(Excerpt(text, len(text)))
-        used += len(text) + 1
-    return _bracketed("[]", parts, _missing_of(len(items) - len(parts), len(items), "items"))
-
-
-def _excerpt_object(members: dict[str, object], max_chars: int, depth: int) -> Excerpt:
-    keys = [to_json(key) + ":" for key in members]
-    texts = [*map(to_json, members.values())]
-    key_chars = [len(key) + 1 for key in keys]  # with the comma
-    value_chars = [*map(len, texts)]
-    smallest = [min(size, _MIN_VALUE_CHARS) for size in value_chars]
-    sizes = [*accumulate(map(add, key_chars, smallest))]
-    inner, count = max_chars - 2, len(keys)
-    if sizes[-1] > inner:
-        inner -= len(_missing_members(count, count))
-        count = bisect_right(sizes, inner)
-    shares = fair_shares(value_chars[:count], inner - sum(key_chars[:count]))
-    parts: list[Excerpt] = []
-    for key, value, text, share in zip(keys, members.values(), texts, shares, strict=False):
-        part = _excerpt_json(value, text, share, depth + 1)
-        parts.append(Excerpt(key + part.text, len(key) + part.chars_shown))
-    return _bracketed("{}", parts, _missing_members(len(keys) - count, len(keys)))
-
-
-def _excerpt_string(text: str, max_chars: int) -> Excerpt:
-    budget = max_chars - 2
-    while budget > 0:
-        part = excerpt_text(text, budget)
-        encoded = to_json(part.text)
-        if len(encoded) <= max_chars:
-            return Excerpt(encoded, part.chars_shown + 2)
-        budget = min(budget - 1, budget * max_chars // len(encoded))  # escapes take characters too
-    return Excerpt(_GAP, 0)
-
-
-def _bracketed(brackets: str, parts: Sequence[Excerpt], mark: str) -> Excerpt:
-    texts = [part.text for part in parts]
-    if mark:
-        texts.append(mark)
-    chars_shown = len(brackets) + len(texts) - 1 + sum(part.chars_shown for part in parts)
-    return Excerpt(f"{brackets[0]}{','.join(texts)}{brackets[1]}", chars_shown)
-
-
 def _missing_characters(count: int) -> str:
     # Ends with a space, so that the tail cannot begin a line and look like a heading.
     return f"\n[… {count:,} characters left out …] "
-
-
-def _missing_of(count: int, total: int, noun: str) -> str:
-    return f'"… {count:,} of {total:,} {noun} left out"' if count else ""
-
-
-def _missing_members(count: int, total: int) -> str:
-    return f'"…":{_missing_of(count, total, "members")}' if count else ""
 
 
 def head_end(text: str, end: int) -> int:

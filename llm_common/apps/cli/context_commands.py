@@ -146,25 +146,23 @@ def list_(
 def show(query: Query, pointer: Pointer, *, store: Store = None, json: AsJson = False) -> None:
     """Show a pointer's call, size, times and summary, and an excerpt of its result.
 
-    An excerpt of records has their number, fields and values, and whole records. With --json, it is
-    JSON.
+    An excerpt of records has their number, fields and values, and whole records. Of other results,
+    it has lines or values.
     """
     from llm_common.pointers import ResultParts
     from llm_common.tables import result_name
-    from llm_common.text import decode_json, excerpt_json
+    from llm_common.text import decode_json
 
     stored, payload = _load(query, pointer, store)
     value, stored_text = decode_json(payload), payload.decode("utf-8", "replace")
-    excerpt = excerpt_json(value, _EXCERPT_CHARS).text
+    excerpt = value if isinstance(value, str) else stored_text
+    if len(stored_text) > _EXCERPT_CHARS:
+        name = result_name(stored.tool_name, stored.pointer_id)
+        parts = ResultParts(excerpt, value, "", table_name=name)
+        excerpt = parts.excerpt(_EXCERPT_CHARS, fill=True).text
     if json:
         print_json({"pointer": stored, "excerpt": excerpt, "total_chars": len(stored_text)})
         return
-    if len(stored_text) > _EXCERPT_CHARS:
-        name = result_name(stored.tool_name, stored.pointer_id)
-        text = value if isinstance(value, str) else stored_text
-        parts = ResultParts(text, value, "", table_name=name)
-        if parts.has_records:
-            excerpt = parts.excerpt(_EXCERPT_CHARS, fill=True).text
     fields = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
     rows = [(name, value) for name, value in fields.items() if value not in (None, [])]
     print_rows({"Field": str, "Value": str}, rows)

@@ -421,5 +421,7 @@ def _part_note(candidate: Candidate, chars: int, size: int) -> str:
     """Return the note that the rest of an item is unread. A turn has only marks in its text."""
     if candidate.kind == "turn":
         return ""
-    note = f"{chars:,} of {size:,} characters; the rest is unread"
-    return f"{note}: read it by the id" if candidate.kind == "output" else note
+    if candidate.kind == "output":
+        # Its parts are told in lines of their own, so their characters are not those of the output.
+        return f"parts of {size:,} characters; the rest is unread: read it by the id"
+    return f"{chars:,} of {size:,} characters; the rest is unread"
