@@ -252,16 +252,14 @@ class AgenticExecutor:
                 async with aclosing(parts):
                     while True:
                         with run.observed.active():  # never around a `yield`
-                            part = await anext(parts, None)
+                            part = await anext(parts)
                             if isinstance(part, Answer):
                                 record_line("answer", answer=part)
                                 run.observed.status = part.status
-                        if part is None:
-                            break
                         if isinstance(part, Answer):
-                            yield AnswerEvent(data=part)
-                        else:
-                            yield AnswerDeltaEvent(data=part)
+                            break
+                        yield AnswerDeltaEvent(data=part)
+                yield AnswerEvent(data=part)
 
     async def run(
         self,
@@ -478,26 +476,28 @@ class AgenticExecutor:
     async def _choose(
         self, run: RunState, task: PlannedTask, query: str | None, rounds_left: int
     ) -> ToolSelection:
-        """Choose the calls of a round, by `_resolve_tools` of this class or a subclass."""
+        """Choose the calls of a round in the run's time, by `_resolve_tools` of any subclass."""
         token = _ROUND.set((run, rounds_left))
         try:
-            chosen = await self._resolve_tools(task, query=query)
+            async with asyncio.timeout_at(run.deadline.at) as time:
+                chosen = await self._resolve_tools(task, query=query)
+        except TimeoutError:
+            if not time.expired():
+                raise  # the selector's own, and not the end of the run's time
+            return ToolSelection(status="timeout", used="model", problem=run.time_over())
         finally:
             _ROUND.reset(token)
-        if isinstance(chosen, ToolSelection):
-            return chosen
-        calls = tuple(map(_call_of, chosen))
-        return ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")
+        if not isinstance(chosen, ToolSelection):
+            calls = tuple(map(_call_of, chosen))
+            chosen = ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")
+        run.spend(chosen.attempts)
+        return chosen
 
     async def _resolve_tools(
         self, task: PlannedTask, *, query: str | None = None
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
         """Choose the calls of a task, with the outputs of the run's session in the prompt."""
-        round_ = _ROUND.get()
-        if round_ is None:  # a caller from outside a run, such as a test of a subclass
-            session, save = await self._session_of(None)
-            round_ = self._begin(session, save, session.session_id), 0
-        run, rounds_left = round_
+        run, rounds_left = _ROUND.get()
         context = await run.context_of(task, query)
         registry = run.registry
         if self._reader_name and "stored_outputs" not in (context or {}):
@@ -513,7 +513,7 @@ class AgenticExecutor:
         )
 
 
-_ROUND: ContextVar[tuple[RunState, int] | None] = ContextVar("round", default=None)
+_ROUND: ContextVar[tuple[RunState, int]] = ContextVar("round")
 """What `_choose` passes to `_resolve_tools`, whose parameters are those of its overrides."""
 
 
@@ -546,7 +546,7 @@ class _TaskRounds:
         self._run = run
         self._task = task
         self._query = query
-        self._resolve = choose
+        self._choose = choose
         self._runner = runner
         self._problems: list[ErrorData] = []
 
@@ -594,18 +594,6 @@ class _TaskRounds:
                 yield _limit_event(self._task.id, limit)
             else:
                 yield ThinkingEvent(data=f"Choosing again: {self._task.description}")
-
-    async def _choose(self, turns_left: int) -> ToolSelection:
-        run = self._run
-        try:
-            async with asyncio.timeout_at(run.deadline.at) as time:
-                selection = await self._resolve(turns_left)
-        except TimeoutError:
-            if not time.expired():
-                raise  # the selector's own, and not the end of the run's time
-            return ToolSelection(status="timeout", used="model", problem=run.time_over())
-        run.spend(selection.attempts)
-        return selection
 
     def _problems_of(self, selection: ToolSelection) -> list[ErrorData]:
         """Return the data of a choice's errors, and add them to the record."""

@@ -429,6 +429,8 @@ class RunState:
     def count_repeat(self, call: ToolCall) -> dict[str, Any] | None:
         """Count a call that is repeated because its stored output cannot be used.
 
+        `admit` has not counted it, because its output was stored.
+
         Returns:
             The failure of the call if `max_calls` is reached, else None.
         """
@@ -715,11 +717,13 @@ class ToolRunner:
         """Return the stored output of a call as its result, or None if the call is repeated."""
         try:
             output = await in_thread(self._session.results.load_result, pointer=pointer)
-            is_failure = _is_failed_result(output)
         except StoreError:
-            is_failure = True
-        if is_failure:  # a stored `ToolResult` without success is worth another try
-            # `admit` has not counted this call, because its output was stored.
+            return self._run.count_repeat(call)
+        # A `ToolResult` is loaded as a dict of all its fields, and one without success is worth
+        # another try. A tool's own dict may have a field `success` too, as that of a declined
+        # payment, and its call is never repeated.
+        is_result = isinstance(output, dict) and output.keys() >= ToolResult.model_fields.keys()
+        if is_result and output["success"] is False:
             return self._run.count_repeat(call)
         output = await self._offloaded(call, output, pointer, turn)
         return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}
@@ -750,17 +754,6 @@ class ToolRunner:
             return None
         result["pointer_id"] = pointer.pointer_id
         return pointer
-
-
-def _is_failed_result(output: object) -> bool:
-    """Return whether a stored output was a `ToolResult` of a failure, which is loaded as a dict.
-
-    All its fields are stored. A tool's own dict may have a field `success` too, as that of a
-    declined payment, and its call is never repeated.
-    """
-    if not isinstance(output, dict) or not ToolResult.model_fields.keys() <= output.keys():
-        return False
-    return output["success"] is False
 
 
 def takes_mapping(execute: Callable[..., object]) -> bool:

@@ -113,7 +113,12 @@ class SessionHistory:
             return "No results are stored."
         sentences = []
         if self.newest is not None:
-            sentences.append(_prompt_line(self.newest, self._config))
+            roles = [f"{role} {tokens:,}" for role, tokens in self.newest.role_tokens.items()]
+            policy = self._config.fold
+            limit = f" of {policy.max_tokens:,}" if policy is not None else ""
+            sentences.append(
+                f"Your context: {self.newest.tokens:,}{limit} tokens ({', '.join(roles)})."
+            )
         if pointers:
             sentences.append(_stored_line(pointers, self._config.offload.reader_name))
         text = head = "\n".join(sentences)
@@ -125,13 +130,6 @@ class SessionHistory:
                 break
             text = longer
         return text
-
-
-def _prompt_line(folded: Folded, config: SessionConfig) -> str:
-    """Return what the newest prompt has, by the roles of its messages."""
-    roles = [f"{role} {tokens:,}" for role, tokens in folded.role_tokens.items()]
-    limit = f" of {config.fold.max_tokens:,}" if config.fold is not None else ""
-    return f"Your context: {folded.tokens:,}{limit} tokens ({', '.join(roles)})."
 
 
 def _stored_line(pointers: Sequence[ContextPointer], reader_name: str) -> str:

@@ -298,8 +298,7 @@ class SavedResults:
             if stored.pointer_id[:MIN_ID_CHARS] != pointer.pointer_id[:MIN_ID_CHARS]:
                 continue
             # Another call may have the same first digits.
-            is_same = stored.args_sha256 == pointer.args_sha256
-            if is_same and (not self.lists_own or stored.pointer_id in self.pointers):
+            if stored.args_sha256 == pointer.args_sha256 and self.lists(stored):
                 pointers.append(stored)
         return pointers
 
