@@ -81,16 +81,6 @@ class Catalogue:
         return UpperBoundCounter().count(self.text)
 
     @computed_once
-    def fenced_signatures(self) -> str:
-        """Return the signatures in a fence that they cannot close."""
-        return in_fence(self.signatures)
-
-    @computed_once
-    def fenced_text(self) -> str:
-        """Return the text in a fence that it cannot close."""
-        return in_fence(self.text)
-
-    @computed_once
     def names(self) -> tuple[str, ...]:
         """Return the names of the tools in canonical order, without repeats."""
         return tuple(dict.fromkeys(map(attrgetter("name"), self.definitions)))
@@ -293,11 +283,12 @@ def offer_tools(
             shown in full.
         limit_tokens: Maximum tokens of the tools, as `UpperBoundCounter` counts.
     """
-    fence = _all_tools(catalogue, shortlist_tools, limit_tokens)
-    if fence is not None:
-        return OfferedTools(
-            f"Tools:\n{fence}", names=catalogue.names if catalogue.checked else None
-        )
+    if not catalogue.checked:  # a text cannot be shortened by tool
+        return OfferedTools(section("Tools", catalogue.text))
+    if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
+        return OfferedTools(section("Tools", catalogue.text), names=catalogue.names)
+    if catalogue.signature_tokens <= limit_tokens:
+        return OfferedTools(section("Tools", catalogue.signatures), names=catalogue.names)
     ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
     # Without a common word, perhaps in another language, show as many signatures as fit.
     tools = ranked or catalogue.definitions
@@ -310,17 +301,6 @@ def offer_tools(
         tokens_saved -= tokens
     shortlist = section("Tools", "\n".join(lines))
     return OfferedTools(_SHORTLIST_FOLLOWS, (shortlist,), tuple(names), max(tokens_saved, 0))
-
-
-def _all_tools(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str | None:
-    """Return all tools in a fence, or None if they exceed the limit."""
-    if not catalogue.checked:  # a text cannot be shortened by tool
-        return catalogue.fenced_text
-    if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
-        return catalogue.fenced_text
-    if catalogue.signature_tokens <= limit_tokens:
-        return catalogue.fenced_signatures
-    return None
 
 
 def fitting_lines(

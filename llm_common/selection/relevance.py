@@ -95,7 +95,7 @@ def check_relevance_settings() -> None:
         ConfigError: If a value is malformed or out of range.
     """
     selection_cap(None)
-    _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
+    _timeout_of_environment()
     _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
 
 
@@ -183,6 +183,8 @@ class ChoosesPointers(ABC):
 
     def __init__(self, max_selected: int | None) -> None:
         self._max_selected = selection_cap(max_selected)
+        # The settings that decide a choice, for the trace.
+        self._limits: dict[str, float] = {"max_selected": self._max_selected}
 
     async def select(
         self, *, query: str, pointers: Sequence[ContextPointer]
@@ -218,7 +220,13 @@ class ChoosesPointers(ABC):
         with observed_selection(
             "tool_outputs", candidates=len(candidates), max_selected=self._max_selected
         ) as span:
-            selection, scores = await self._choose(query, candidates)
+            scores: Mapping[str, float] = {}
+            try:
+                selection, scores = await self._choose(query, candidates)
+            except NoThreadError as exc:
+                selection = self._failed("error", exc.message, candidates)
+            except TimeoutError:
+                selection = self._failed("timeout", _NO_THREAD_IN_TIME, candidates)
             chosen_scores = {key: scores.get(key) for key in _ids_of(selection.pointers)}
             report_selection(span, "tool_outputs", selection, chosen_scores)
             record(
@@ -227,7 +235,7 @@ class ChoosesPointers(ABC):
                 candidates=candidates,
                 query=query,
                 scores=scores,
-                limits=self._limits(),
+                limits=self._limits,
             )
         return selection
 
@@ -235,11 +243,30 @@ class ChoosesPointers(ABC):
     async def _choose(
         self, query: str, candidates: list[ContextPointer]
     ) -> tuple[RelevanceSelection, Mapping[str, float]]:
-        """Return the selection, and the scores of a ranking by id."""
+        """Return the selection, and the scores of a ranking by id.
 
-    def _limits(self) -> dict[str, float]:
-        """Return the settings that decide a choice, for the trace."""
-        return {"max_selected": self._max_selected}
+        Raises:
+            NoThreadError: If no thread is free.
+            TimeoutError: If the deadline passes before a model is asked.
+        """
+
+    def _failed(
+        self,
+        status: Literal["timeout", "error"],
+        problem: str,
+        candidates: Sequence[ContextPointer],
+    ) -> RelevanceSelection:
+        """Return the selection for a failure before the model or the ranking was asked."""
+        not_shown: Sequence[ContextPointer] = ()
+        if self.used == "model":
+            not_shown = candidates
+        return RelevanceSelection(
+            status=status,
+            used=self.used,
+            problem=problem,
+            choices=explain_choices(candidates, not_shown=not_shown),
+            not_shown=len(not_shown),
+        )
 
 
 class LexicalRelevanceSelector(ChoosesPointers):
@@ -266,14 +293,12 @@ class LexicalRelevanceSelector(ChoosesPointers):
     ) -> None:
         super().__init__(max_selected)
         self._embedder = embedder
+        self._limits["embedder"] = embedder is not None
 
     async def _choose(
         self, query: str, candidates: list[ContextPointer]
     ) -> tuple[RelevanceSelection, Mapping[str, float]]:
-        try:
-            ranked = await in_thread(rank_pointers, query, candidates, embedder=self._embedder)
-        except NoThreadError as exc:
-            return failed_selection("error", exc.message, used="lexical", candidates=candidates), {}
+        ranked = await in_thread(rank_pointers, query, candidates, embedder=self._embedder)
         scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
         # Without a match, the order would be that of recency.
         pointers: list[ContextPointer] = []
@@ -287,9 +312,6 @@ class LexicalRelevanceSelector(ChoosesPointers):
             choices=explain_choices(candidates, chosen, over_the_cap=over_the_cap),
         )
         return selection, scores
-
-    def _limits(self) -> dict[str, float]:
-        return {**super()._limits(), "embedder": self._embedder is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,43 +397,33 @@ class ContextRelevanceSelector(ChoosesPointers):
         chosen_by = "the argument `model`"
         if not model:
             model, chosen_by = _model_of_environment()
+        if timeout_s is None:
+            timeout_s = _timeout_of_environment()
         if fail_closed is None:
             fail_closed = _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
         self._client = client
         self._options = CallOptions(
             model=model,
             fallback_model=fallback_model,
-            timeout_s=_checked_timeout(timeout_s),
+            timeout_s=timeout_s,
             cache=cache,
         )
         self._chosen_by = chosen_by
         self._fail_closed = fail_closed
         self._include_digest = include_digest
-
-    def _limits(self) -> dict[str, float]:
-        return {**super()._limits(), "include_digest": self._include_digest}
+        self._limits["include_digest"] = include_digest
 
     async def _choose(
         self, query: str, candidates: list[ContextPointer]
     ) -> tuple[RelevanceSelection, Mapping[str, float]]:
         ends_at = self._options.ends_at()
-        try:
-            async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
-                prepared = await in_thread(
-                    build_relevance_prompt,
-                    query,
-                    candidates,
-                    max_selected=self._max_selected,
-                    include_digest=self._include_digest,
-                )
-        except NoThreadError as exc:
-            return failed_selection("error", exc.message, used="model", candidates=candidates), {}
-        except TimeoutError:
-            return (
-                failed_selection(
-                    "timeout", _NO_THREAD_IN_TIME, used="model", candidates=candidates
-                ),
-                {},
+        async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
+            prepared = await in_thread(
+                build_relevance_prompt,
+                query,
+                candidates,
+                max_selected=self._max_selected,
+                include_digest=self._include_digest,
             )
         outcome = await ask_with_fallback(
             self._client, prepared.prompt, self._options, ends_at=ends_at
@@ -470,14 +482,12 @@ def _model_of_environment() -> tuple[str | None, str]:
     return None, ""
 
 
-def _checked_timeout(timeout_s: float | None) -> float:
-    """Return the seconds for one model call: the argument, else the variable, else 30.
+def _timeout_of_environment() -> float:
+    """Return the seconds for one model call from the variable, else 30.
 
     Raises:
         ConfigError: If the variable is not a number in range.
     """
-    if timeout_s is not None:
-        return timeout_s
     variable = _env.CONTEXT_SELECTION_TIMEOUT_S
     return _env.read_float(variable, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S) or 0.0
 
@@ -586,20 +596,17 @@ def fitting_lines(
     """Return a line by id for all candidates, or for the best ranked that fit."""
     if len(candidates) <= limit:
         lines = {pointer.pointer_id: line_of(pointer) for pointer in candidates}
-        if sum(map(_line_bytes, lines.values())) <= max_bytes:
+        if len("\n".join(lines.values()).encode()) < max_bytes:
             return lines
     lines = {}
     for entry in rank_pointers(query, candidates, limit=limit):
         line = line_of(entry.pointer)
+        line_bytes = len(line.encode()) + len("\n")
         # A line that is too long is skipped: a shorter one may still fit.
-        if _line_bytes(line) <= max_bytes:
-            max_bytes -= _line_bytes(line)
+        if line_bytes <= max_bytes:
+            max_bytes -= line_bytes
             lines[entry.pointer.pointer_id] = line
     return lines
-
-
-def _line_bytes(line: str) -> int:
-    return len(line.encode()) + 1
 
 
 def _tokens_saved(candidates: int, lines: Sequence[str]) -> int:
@@ -610,26 +617,6 @@ def _tokens_saved(candidates: int, lines: Sequence[str]) -> int:
     sample = lines[:_SAMPLE]
     sample_tokens = sum(map(UpperBoundCounter().count, sample))
     return round(hidden * sample_tokens / len(sample))
-
-
-def failed_selection(
-    status: Literal["timeout", "error"],
-    problem: str,
-    *,
-    used: Literal["model", "lexical"],
-    candidates: Sequence[ContextPointer],
-) -> RelevanceSelection:
-    """Return the selection for a failure before the model or the ranking was asked."""
-    not_shown: Sequence[ContextPointer] = ()
-    if used == "model":
-        not_shown = candidates
-    return RelevanceSelection(
-        status=status,
-        used=used,
-        problem=problem,
-        choices=explain_choices(candidates, not_shown=not_shown),
-        not_shown=len(not_shown),
-    )
 
 
 def explain_choices(

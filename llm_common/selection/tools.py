@@ -15,7 +15,6 @@ from llm_common.core.client import check_client
 from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import SupportsChat
 from llm_common.core.two_attempts import (
-    Outcome,
     Prompt,
     Verdict,
     ask_with_fallback,
@@ -30,6 +29,7 @@ from llm_common.errors import (
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.selection.catalogue import (
     Catalogue,
+    OfferedTools,
     OffersTools,
     offer_tools,
     read_catalogue,
@@ -286,18 +286,19 @@ class ToolSelector(ChoosesTools):
         async with asyncio.timeout_at(ends_at):
             # In a thread, since the first description and ranking of a few thousand tools takes
             # some tenths of a second.
-            text = await in_thread(_prompt_text, catalogue, self.config, request)
+            offered, user = await in_thread(_offer, catalogue, self.config, request)
         # A cached reply counts only for the same settings and tools.
         scope = ""
         if self._cache is not None:
             scope = f"{self.config.model_dump_json()}{catalogue.digest}"
         options = self.config.call_options(self._cache, client=self._client)
         prompt = Prompt(
-            system=text.system,
-            user=text.user,
+            # Depends on registry and settings only.
+            system=_SYSTEM.format(max_calls=self.config.max_calls, tools=offered.stable),
+            user=user,
             reply_model=_Reply,
             judge=lambda reply: self._judge(reply, catalogue),
-            json_schema=_json_schema(text.tools or (), may_ask_again=request.rounds_left > 0),
+            json_schema=_json_schema(offered.names or (), may_ask_again=request.rounds_left > 0),
             read_tool_calls=read_native_calls,
             scope=scope,
         )
@@ -307,7 +308,25 @@ class ToolSelector(ChoosesTools):
             outcome.error.chosen_by = (
                 f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
             )
-        return _selection(outcome, text, catalogue), text.tools or ()
+        checked = CheckedCalls((), ())
+        if outcome.verdict is not None:
+            checked = outcome.verdict.choice
+        selection = ToolSelection(
+            calls=checked.calls,
+            status=outcome.status,
+            used="model",
+            attempts=outcome.attempts,
+            dropped=checked.dropped,
+            notes=checked.notes,
+            again=checked.again,
+            tools_total=len(catalogue.definitions) if catalogue.checked else None,
+            tools_shown=None if offered.names is None else len(offered.names),
+            tokens_saved=offered.tokens_saved,
+            cached=outcome.cached,
+            fallback=len(outcome.attempts) > 1,
+            problem=outcome.failure,
+        )
+        return selection, offered.names or ()
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
@@ -322,26 +341,10 @@ class ToolSelector(ChoosesTools):
         return Verdict(checked, len(checked.calls))
 
 
-@dataclass(frozen=True, slots=True)
-class _PromptText:
-    """A system text that depends on registry and settings only, and a user text.
-
-    Attributes:
-        tools: The names of the tools shown. None for a registry that offers only text.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist. 0 without
-            a shortlist.
-    """
-
-    system: str
-    user: str
-    tools: tuple[str, ...] | None
-    tokens_saved: int
-
-
-def _prompt_text(
+def _offer(
     catalogue: Catalogue, config: ToolSelectionConfig, request: ToolRequest
-) -> _PromptText:
-    """Build the prompt for one task. The same input gives the same bytes.
+) -> tuple[OfferedTools, str]:
+    """Return the tools for one task and the user text. The same input gives the same bytes.
 
     The tools are in the system text, or a shortlist is in the user text (see `offer_tools`).
 
@@ -355,11 +358,10 @@ def _prompt_text(
         shortlist_tools=config.shortlist_tools,
         limit_tokens=config.max_catalogue_tokens,
     )
-    system = _SYSTEM.format(max_calls=config.max_calls, tools=offered.stable)
     sections = [*offered.sections, *request.sections()]
     if request.rounds_left:
         sections.append(_ROUNDS_LEFT.format(rounds=request.rounds_left))
-    return _PromptText(system, "\n\n".join(sections), offered.names, offered.tokens_saved)
+    return offered, "\n\n".join(sections)
 
 
 def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any] | None:
@@ -374,26 +376,3 @@ def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any]
         fields["again"] = {"type": "boolean"}
     # Not strict: a strict schema would have to list the arguments of every tool.
     return {"name": "tool_calls", "strict": False, "schema": closed_object(fields)}
-
-
-def _selection(
-    outcome: Outcome[CheckedCalls], text: _PromptText, catalogue: Catalogue
-) -> ToolSelection:
-    checked = CheckedCalls((), ())
-    if outcome.verdict is not None:
-        checked = outcome.verdict.choice
-    return ToolSelection(
-        calls=checked.calls,
-        status=outcome.status,
-        used="model",
-        attempts=outcome.attempts,
-        dropped=checked.dropped,
-        notes=checked.notes,
-        again=checked.again,
-        tools_total=len(catalogue.definitions) if catalogue.checked else None,
-        tools_shown=None if text.tools is None else len(text.tools),
-        tokens_saved=text.tokens_saved,
-        cached=outcome.cached,
-        fallback=len(outcome.attempts) > 1,
-        problem=outcome.failure,
-    )

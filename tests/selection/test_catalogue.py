@@ -12,6 +12,7 @@ from llm_common.selection.catalogue import (
     offer_tools,
     read_catalogue,
 )
+from llm_common.text.display import in_fence
 from llm_common.tools import ToolRegistry
 
 ENTRY = {
@@ -186,13 +187,13 @@ async def test_few_tools_over_the_tokens_are_shown_as_signatures_s2_03() -> None
         assert tools.names is not None
         return tools.stable
 
-    assert offered(catalogue.text_tokens) == f"Tools:\n{catalogue.fenced_text}"
-    signatures = f"Tools:\n{catalogue.fenced_signatures}"
+    assert offered(catalogue.text_tokens) == f"Tools:\n{in_fence(catalogue.text)}"
+    signatures = f"Tools:\n{in_fence(catalogue.signatures)}"
     assert offered(catalogue.text_tokens - 1) == signatures
     assert offered(catalogue.signature_tokens) == signatures
     assert offered(catalogue.signature_tokens - 1) not in {
         signatures,
-        f"Tools:\n{catalogue.fenced_text}",
+        f"Tools:\n{in_fence(catalogue.text)}",
     }
 
 
