@@ -46,7 +46,7 @@ class _ExternalClient(LLMClient):
         self.prefers_json_schema = prefers_json_schema
         self.default_model, self.provider, self.host = model, provider, host
         self._timeout_s = timeout_s
-        self._refused = RefusedOptions()
+        self._refused = RefusedOptions(frozenset)
 
     async def chat_completion(
         self,
@@ -123,7 +123,7 @@ class _ExternalClient(LLMClient):
         self, request: ChatRequest, bill: Bill
     ) -> tuple[ChatRequest, Mapping[str, Any]]:
         """Return the request that was answered, and its payload."""
-        reduced = request.without(self._refused.of(request.model))
+        reduced = request.without(self._refused.get(request.model, frozenset()))
         try:
             return reduced, await self._exchange(reduced, bill)
         except LLMStatusError as exc:
@@ -133,7 +133,7 @@ class _ExternalClient(LLMClient):
         # One more request, and the last: the wrapped object may have retried already.
         bare = request.bare()
         payload = await self._exchange(bare, bill)
-        self._refused.add(request.model, refused)
+        self._refused[request.model] |= refused
         return bare, payload
 
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:

@@ -23,8 +23,7 @@ from llm_common.memory.protocol import (
     Event,
     MemoryFilters,
     MemoryHit,
-    Summariser,
-    summarize_events,
+    episode_summary,
 )
 from llm_common.memory.recall import (
     INDEXED_CHARS,
@@ -69,13 +68,9 @@ class InMemoryMemory:
 
     An event matches if it contains a word of the query, also inside another word. A query of stop
     words alone must occur as a whole. A search reads every event of the session or the user.
-
-    Args:
-        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
     """
 
-    def __init__(self, *, summariser: Summariser | None = None) -> None:
-        self._summariser = summariser
+    def __init__(self) -> None:
         self._scopes: defaultdict[str, list[_Line]] = defaultdict(list)
         self._event_numbers = count(1)  # 0 is the number of no event
 
@@ -132,9 +127,7 @@ class InMemoryMemory:
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return await summarize_events(
-            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
-        )
+        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:

@@ -35,8 +35,7 @@ from llm_common.memory.protocol import (
     MemoryFilters,
     MemoryHit,
     Scalar,
-    Summariser,
-    summarize_events,
+    episode_summary,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
@@ -294,7 +293,6 @@ class PostgresMemory:
         schema: The schema of the tables. It is created if it is missing.
         max_connections: Maximum number of connections. Further calls wait.
         timeout_s: Seconds to wait for a connection, and again for each statement.
-        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
         read_only: Changes nothing on the server. The tables must exist, and a write raises
             `StoreError`.
         embedder: Returns vectors. If the server has pgvector, the nearest lines by cosine distance
@@ -313,7 +311,6 @@ class PostgresMemory:
         schema: str = "llm_common",
         max_connections: int = 8,
         timeout_s: float = 10.0,
-        summariser: Summariser | None = None,
         read_only: bool = False,
         embedder: Embedder | None = None,
     ) -> None:
@@ -327,7 +324,6 @@ class PostgresMemory:
         self._schema = schema
         self._max_connections = max_connections
         self._timeout_s = timeout_s
-        self._summariser = summariser
         self._read_only = read_only
         # A read-only memory cannot create the extension and the table of vectors.
         self._embedder = None if read_only else embedder
@@ -400,9 +396,7 @@ class PostgresMemory:
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return await summarize_events(
-            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
-        )
+        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:

@@ -5,7 +5,7 @@ users and erasure. Every memory of this package is a `FactMemory`.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Annotated, Protocol, Self, runtime_checkable
@@ -113,10 +113,6 @@ class MemoryHit(BaseModel):
     id: str = ""
     key: str | None = None
     current: bool = True
-
-
-Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
-"""Summarises a session's newest events, oldest first. Blank or None for no summary."""
 
 
 @runtime_checkable
@@ -297,15 +293,6 @@ MAX_SUMMARY_CHARS = 1_200
 
 _MAX_LINE_CHARS = 160
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001 - the marks of Chinese and Japanese
-
-
-async def summarize_events(events: Sequence[Event], summariser: Summariser | None) -> str | None:
-    """Return the summariser's text, or `episode_summary` without one. None for a blank text."""
-    if not events:
-        return None
-    if summariser is None:
-        return episode_summary(events)
-    return ((await summariser(events)) or "").strip() or None
 
 
 def episode_summary(events: Sequence[Event]) -> str | None:

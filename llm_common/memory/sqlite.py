@@ -35,8 +35,7 @@ from llm_common.memory.protocol import (
     Event,
     MemoryFilters,
     MemoryHit,
-    Summariser,
-    summarize_events,
+    episode_summary,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
@@ -143,7 +142,6 @@ class SqliteMemory:
 
     Args:
         path: The file, created on first use with mode 0600. `~` is expanded.
-        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
         lock_timeout_s: Seconds that a write waits for other writers, from the call on. The default
             is longer than any healthy write.
         read_only: Opens an existing file, and changes neither the file nor its directory. A write
@@ -157,7 +155,6 @@ class SqliteMemory:
         self,
         path: Path | str,
         *,
-        summariser: Summariser | None = None,
         lock_timeout_s: float = 10.0,
         read_only: bool = False,
     ) -> None:
@@ -171,7 +168,6 @@ class SqliteMemory:
             hint = f"lock_timeout_s must be 0 or more seconds, got {lock_timeout_s}"
             raise ConfigError(hint, variable="lock_timeout_s", value=str(lock_timeout_s))
         self._path = Path(path).expanduser().absolute()
-        self._summariser = summariser
         self._lock_timeout_s = lock_timeout_s
         self._read_only = read_only
         self._reader, self._writer = _Worker(), _Worker()
@@ -217,9 +213,7 @@ class SqliteMemory:
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return await summarize_events(
-            await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
-        )
+        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from llm_common.agents import ToolCall
-from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient, answer_text, ask
+from llm_common.core import (
+    LLMMessage,
+    MessageRole,
+    OpenAICompatibleClient,
+    answer_text,
+    ask,
+    config_for_provider,
+)
 from llm_common.core.http.wire import as_messages
 from llm_common.testing import ScriptedClient
 from tests.core.calling import ask_once
@@ -69,7 +76,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "answer_text": lambda messages: answer_text(
         ScriptedClient([]), messages, model=None, timeout_s=1
     ),
-    "client": lambda messages: OpenAICompatibleClient.for_provider("local").chat_completion(
+    "client": lambda messages: OpenAICompatibleClient(config_for_provider("local")).chat_completion(
         messages
     ),
 }

@@ -1,15 +1,13 @@
 """Tests events, and the summaries made of them."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from llm_common.core import MessageRole
-from llm_common.memory import Event, InMemoryMemory, Memory, SqliteMemory
+from llm_common.memory import Event
 from llm_common.memory.protocol import episode_summary
 
 WEST = timezone(timedelta(hours=-5))
@@ -85,28 +83,3 @@ def test_a_summary_has_the_newest_lines_that_fit_s3_04() -> None:
     lines = (episode_summary(events) or "").splitlines()
     assert lines[-1].startswith("assistant: 19 ")
     assert len("\n".join(lines)) <= 1_200 < len("\n".join(lines)) + 170
-
-
-@pytest.mark.parametrize(
-    ("reply", "summary"), [(" it went well \n", "it went well"), (" ", None), (None, None)]
-)
-async def test_a_callers_summariser_is_used_s3_04(
-    tmp_path: Path, reply: str | None, summary: str | None
-) -> None:
-    seen: list[list[str]] = []
-
-    async def summariser(events: Sequence[Event]) -> str | None:
-        seen.append([event.text for event in events])
-        return reply
-
-    memories: list[Memory] = [
-        InMemoryMemory(summariser=summariser),
-        SqliteMemory(tmp_path / "m.db", summariser=summariser),
-    ]
-    for memory in memories:
-        async with memory:
-            assert await memory.summarize_episode("s") is None
-            for text in ("a", "b"):
-                await memory.append_event("s", Event(text=text))
-            assert await memory.summarize_episode("s") == summary
-    assert seen == [["a", "b"]] * 2

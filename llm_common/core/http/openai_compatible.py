@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Any, Self
 
 import httpx
-from pydantic import SecretStr
 
 from llm_common import _env
 from llm_common.core.client import LLMClient
@@ -17,7 +16,6 @@ from llm_common.core.http.endpoint import Charge, Endpoint, SupportsRequests
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import (
     checked_base_url,
-    config_for_provider,
     config_from_env,
     highest_prices,
     host_of,
@@ -25,7 +23,6 @@ from llm_common.core.http.providers import (
 )
 from llm_common.core.http.streaming import StreamedReply, read_stream
 from llm_common.core.http.transport import (
-    BackOff,
     RetryPolicy,
     deadline_at,
 )
@@ -86,7 +83,7 @@ class OpenAICompatibleClient(LLMClient):
         self._dearest: TokenPrices | None = None
         if config.unknown_price == "dearest":
             self._dearest = highest_prices(config.prices)
-        self._refused = RefusedOptions()
+        self._refused = RefusedOptions(frozenset)
 
     @classmethod
     def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
@@ -107,18 +104,6 @@ class OpenAICompatibleClient(LLMClient):
                 variable=_env.PROVIDER.name,
             )
         return cls(config, transport=transport)
-
-    @classmethod
-    def for_provider(
-        cls,
-        name: str,
-        *,
-        api_key: str | SecretStr | None = None,
-        model: str | None = None,
-        transport: SupportsRequests | None = None,
-    ) -> Self:
-        """Create a client for a known provider, with the arguments of `config_for_provider`."""
-        return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
 
     @property
     def config(self) -> LLMConfig:
@@ -260,7 +245,7 @@ class OpenAICompatibleClient(LLMClient):
                 )
 
         payload = await self._endpoint.retry(exchange, wait_s=policy.wait_s)
-        self._refused.add(request.model, policy.refused)
+        self._refused[request.model] |= policy.refused
         return self._response(payload, policy, bill, started=started)
 
     async def _streamed(
@@ -272,7 +257,7 @@ class OpenAICompatibleClient(LLMClient):
 
         async def begin() -> httpx.Response:
             # Around each request only, since a cancel scope must not span the yields below.
-            async with deadline_at(policy.back_off.deadline, timeout_s=timeout_s):
+            async with deadline_at(policy.deadline, timeout_s=timeout_s):
                 return await self._endpoint.open_stream(
                     policy.request.body(), timeout_s=timeout_s, charge=charge
                 )
@@ -280,7 +265,7 @@ class OpenAICompatibleClient(LLMClient):
         # Reserved until the end of the stream, where the endpoint reports its usage.
         with self._ledger.reserve(expected_usd):
             reply = await self._endpoint.retry(begin, wait_s=policy.wait_s)
-            self._refused.add(request.model, policy.refused)
+            self._refused[request.model] |= policy.refused
             parts = StreamedReply()
             # Charged as a reply of unknown price if the stream breaks or is not read to its end,
             # since the endpoint has begun to write.
@@ -290,7 +275,7 @@ class OpenAICompatibleClient(LLMClient):
                     reply,
                     parts,
                     max_bytes=self._config.max_response_bytes,
-                    deadline=policy.back_off.deadline,
+                    deadline=policy.deadline,
                     timeout_s=timeout_s,
                 )
                 async with aclosing(reading) as texts:
@@ -341,11 +326,9 @@ class OpenAICompatibleClient(LLMClient):
     def _retries(self, request: ChatRequest, timeout_s: float) -> RetryPolicy:
         return RetryPolicy(
             original=request,
-            refused=self._refused.of(request.model),
-            back_off=BackOff(
-                max_attempts=self._config.max_attempts,
-                deadline=asyncio.get_running_loop().time() + timeout_s,
-            ),
+            refused=self._refused.get(request.model, frozenset()),
+            max_attempts=self._config.max_attempts,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
             host=self.host,
         )
 

@@ -157,16 +157,12 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
         MalformedReplyError: `too_large`. `bad_encoding` for an encoding that was not requested, is
             damaged or is cut short.
     """
-    if response.is_stream_consumed:
-        whole: bytes = response.content
-        if len(whole) > max_bytes:
-            raise too_large(max_bytes)
-        return whole
-    unpacker = _Unpacker(_encoding(response))
+    # A whole body is decompressed already.
+    unpacker = _Unpacker("identity" if response.is_stream_consumed else _encoding(response))
     packed = 0
     body = bytearray()
     try:
-        async for chunk in response.aiter_raw():
+        async for chunk in raw_chunks(response):
             packed += len(chunk)
             # One byte more than allowed shows that the limit is exceeded.
             body += unpacker.unpack(chunk, max_bytes=max_bytes + 1 - len(body))
@@ -216,83 +212,47 @@ def bad_encoding(text: str) -> MalformedReplyError:
 
 
 @dataclass(slots=True)
-class BackOff:
-    """The decision after each failure of a call: whether and when to send it again.
+class RetryPolicy:
+    """The decision after each failure of a chat call: whether, when and how to send it again.
 
     A wait that would end after the deadline is not begun, so that the caller gets the true error
-    instead of a timeout.
-
-    Attributes:
-        max_attempts: Maximum number of requests for the call.
-        deadline: Time in seconds on the running loop's clock.
-        failures: Number of failed requests.
-    """
-
-    max_attempts: int
-    deadline: float
-    failures: int = 0
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Return whether the maximum number of requests is reached."""
-        return self.failures >= self.max_attempts
-
-    def wait_s(self, error: LLMError) -> float | None:
-        """Count a failure, and return the seconds until the next attempt, or None for none.
-
-        The endpoint's retry delay wins over the exponential back-off.
-        """
-        self.failures += 1
-        if self.is_exhausted or not is_transient(error):
-            return None
-        requested_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
-        jitter_s = 0.0
-        wait_s = requested_s
-        if wait_s is None:
-            jitter_s = _WAIT_JITTER_S  # spreads the retries of clients that failed together
-            wait_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2.0 ** (self.failures - 1))
-        remaining_s = self.deadline - asyncio.get_running_loop().time()
-        if remaining_s <= wait_s + jitter_s:
-            return None
-        return wait_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret
-
-
-@dataclass(slots=True)
-class RetryPolicy:
-    """The retries of a chat call, which are logged.
-
-    After an endpoint refused an optional field, the next request has a substitute, and the last
-    attempt has no optional field. Other failures follow `BackOff`.
+    instead of a timeout. After an endpoint refused an optional field, the next request has a
+    substitute, and the last attempt has no optional field. Retries are logged.
 
     Attributes:
         original: The request with every option.
         refused: Options that the endpoint refused so far.
-        back_off: Counts the attempts.
+        max_attempts: Maximum number of requests for the call.
+        deadline: Time in seconds on the running loop's clock.
         host: Host of the endpoint, for the log.
+        failures: Number of failed requests.
         request: The request of the next attempt.
     """
 
     original: ChatRequest
     refused: frozenset[str]
-    back_off: BackOff
+    max_attempts: int
+    deadline: float
     host: str | None
+    failures: int = 0
     request: ChatRequest = field(init=False)
 
     def __post_init__(self) -> None:
         self.request = self.original.without(self.refused)
 
     def wait_s(self, error: LLMError) -> float | None:
-        """Return the seconds until the next attempt, or None for no retry."""
-        wait_s = self.back_off.wait_s(error)  # counts the failure
-        if self.back_off.is_exhausted:
+        """Count a failure, and return the seconds until the next attempt, or None for none."""
+        self.failures += 1
+        if self.failures >= self.max_attempts:
             return None
         change = ""
+        wait_s = self._back_off_s(error)
         refused = self.request.refused_by(error)
         if refused:
             wait_s = 0.0  # a refusal of an option is not overload
             self.refused |= refused
             self.request = self.original.without(self.refused)
-            if self.back_off.failures + 1 >= self.back_off.max_attempts:
+            if self.failures + 1 == self.max_attempts:
                 # An endpoint may refuse one option at a time, and this is the last attempt.
                 self.request = self.original.bare()
             change = f" without {', '.join(self.request.dropped)}"
@@ -301,9 +261,26 @@ class RetryPolicy:
             _log.warning(
                 "%s; request %d of %d follows in %.1f s%s",
                 str(error).partition(";")[0],  # without the advice
-                self.back_off.failures + 1,
-                self.back_off.max_attempts,
+                self.failures + 1,
+                self.max_attempts,
                 wait_s,
                 change,
             )
         return wait_s
+
+    def _back_off_s(self, error: LLMError) -> float | None:
+        """Return the seconds that a transient failure has to wait, or None for no retry.
+
+        The endpoint's retry delay wins over the exponential back-off.
+        """
+        if not is_transient(error):
+            return None
+        wait_s = error.retry_after_s if isinstance(error, LLMStatusError) else None
+        jitter_s = 0.0
+        if wait_s is None:
+            jitter_s = _WAIT_JITTER_S  # spreads the retries of clients that failed together
+            wait_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2.0 ** (self.failures - 1))
+        remaining_s = self.deadline - asyncio.get_running_loop().time()
+        if remaining_s <= wait_s + jitter_s:
+            return None
+        return wait_s + random.uniform(0, jitter_s)  # noqa: S311 - no secret

@@ -6,6 +6,7 @@ adds to `usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -159,23 +160,12 @@ class ChatRequest:
         return frozenset(refused)
 
 
-class RefusedOptions:
-    """The options that an endpoint refused, by model."""
+RefusedOptions = defaultdict[str, frozenset[str]]
+"""The options that an endpoint refused, by model. Later calls to the model leave them out.
 
-    def __init__(self) -> None:
-        self._by_model: dict[str, frozenset[str]] = {}
-
-    def of(self, model: str) -> frozenset[str]:
-        """Return the options to leave out of the next call to a model."""
-        return self._by_model.get(model, frozenset())
-
-    def add(self, model: str, options: frozenset[str]) -> None:
-        """Leave options out of later calls to a model.
-
-        Call this after a success without them. An error can name an option because it quotes the
-        call, and then returns without the option too.
-        """
-        self._by_model[model] = self.of(model) | options
+Add to them after a success without them. An error can name an option because it quotes the call,
+and then returns without the option too.
+"""
 
 
 def as_messages(messages: object) -> list[LLMMessage]:
@@ -311,19 +301,19 @@ def read_response(payload: Mapping[str, Any], **fields: Any) -> LLMResponse:
         function_call, dict | None
     ):
         raise malformed_reply("contains tool calls that are not objects", "bad_tool_calls")
-    model = _text(payload.get("model"))
+    model = text_or_empty(payload.get("model"))
     if model and _PATH.match(model):  # llama.cpp's server reports the path of its file
         model = re.split(r"[/\\]", model)[-1]
     return LLMResponse(
         **fields
         | {
-            "id": _text(payload.get("id")) or "",
+            "id": text_or_empty(payload.get("id")),
             "model": model or fields["model"],
             "content": content,
             "tool_calls": tool_calls,
             "function_call": function_call,
-            "refusal": _text(message.get("refusal")),
-            "finish_reason": _text(choice.get("finish_reason")),
+            "refusal": text_or_empty(message.get("refusal")) or None,
+            "finish_reason": text_or_empty(choice.get("finish_reason")) or None,
             "logprobs": logprobs if isinstance(logprobs, dict) else None,
         }
     )
@@ -334,7 +324,7 @@ def _format_of(optional: Mapping[str, Any]) -> str | None:
     response_format = optional.get("response_format")
     if response_format is None:
         return None
-    return _text(dict_or_empty(response_format).get("type")) or "response_format"
+    return text_or_empty(dict_or_empty(response_format).get("type")) or "response_format"
 
 
 def malformed_reply(text: str, reason: str) -> MalformedReplyError:
@@ -371,7 +361,3 @@ def count_or_zero(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return max(value, 0)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

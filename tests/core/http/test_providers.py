@@ -155,7 +155,7 @@ def test_a_validation_error_never_contains_the_key(
 
 
 def test_a_provider_can_be_chosen_by_name(env: pytest.MonkeyPatch) -> None:
-    assert OpenAICompatibleClient.for_provider("local", model="mine").config.default_model == "mine"
+    assert config_for_provider("local", model="mine").default_model == "mine"
     assert config_for_provider("zai", api_key="k").api_key.get_secret_value() == "k"
     env.setenv("OPENAI_API_KEY", "o")
     assert config_for_provider("openai").api_key.get_secret_value() == "o"

@@ -15,7 +15,6 @@ from llm_common.core.http.status_errors import (
     retry_after_s,
 )
 from llm_common.core.http.transport import (
-    BackOff,
     RetryPolicy,
     error_of_exception,
     httpx_errors,
@@ -118,8 +117,13 @@ def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
     request = ChatRequest(model="m", core={}, optional={})
     deadline = asyncio.get_running_loop().time() + left_s
-    back_off = BackOff(max_attempts=max_attempts, deadline=deadline)
-    return RetryPolicy(original=request, refused=frozenset(), back_off=back_off, host="h")
+    return RetryPolicy(
+        original=request,
+        refused=frozenset(),
+        max_attempts=max_attempts,
+        deadline=deadline,
+        host="h",
+    )
 
 
 async def test_delays_double_from_a_tenth_of_a_second_to_five() -> None:
