@@ -293,7 +293,6 @@ class AnswerRun:
         attempts: The model calls.
         reads: The reads between them.
         prompt_tokens: Tokens of the largest prompt so far.
-        last_prompt_tokens: Tokens of the last prompt.
         goes_on: Whether the model is asked again.
     """
 
@@ -318,7 +317,6 @@ class AnswerRun:
         self.attempts: list[Attempt] = []
         self.reads: list[ContextRead] = []
         self.prompt_tokens = 0
-        self.last_prompt_tokens = 0
         self.goes_on = False
         self._begin([], None)
 
@@ -361,8 +359,7 @@ class AnswerRun:
         """Ask for the model's next turn, and report its text as far as it belongs to the answer."""
         offer = self._offer
         tools = offer.tools if offer and self._may_call else ()
-        self.last_prompt_tokens = self._tokens(self._messages, tools)
-        self.prompt_tokens = max(self.prompt_tokens, self.last_prompt_tokens)
+        self.prompt_tokens = max(self.prompt_tokens, self._tokens(self._messages, tools))
         buffer = None
         if self._on_text:
             # Without the tool a native call is impossible, but a reply in JSON may still be a call.

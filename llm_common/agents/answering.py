@@ -29,7 +29,7 @@ from llm_common.context import (
 from llm_common.context.request import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, cost_of, usage_of
-from llm_common.core.tokens import CalibratedCounter, DefaultCounter, TokenCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.core.two_attempts import FailureStatus, status_of
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
@@ -116,8 +116,7 @@ class Answering(BaseModel):
         budget: Maximum tokens of each prompt, and of each turn of the model.
         model: Name at the endpoint. None takes the client's default.
         timeout_s: Seconds for all model calls and reads of an answer.
-        counter: Counts tokens. A `CalibratedCounter` learns from the usage that each answer
-            reports.
+        counter: Counts tokens.
         selector: Packs the session's outputs. None creates a `ContextSelector` over the session.
             `SelectsPointers` first selects the outputs to pack. If it fails, no output is shown and
             no answer is requested.
@@ -261,12 +260,6 @@ class Answering(BaseModel):
         except (LLMError, TokenBudgetError) as exc:
             outcome |= {"status": status_of(exc), "problem": str(exc)}
         else:
-            # The endpoint counted the last prompt too, which shows how far the counter is off.
-            usage = run.attempts[-1].usage
-            if isinstance(self.counter, CalibratedCounter) and usage:
-                self.counter.observe(
-                    counted_tokens=run.last_prompt_tokens, reported_tokens=usage.prompt_tokens
-                )
             await self._remember(session.session_id, query, outcome["text"])
         outcome |= {"reads": tuple(run.reads), "prompt_tokens": run.prompt_tokens}
         return Answer(attempts=(*attempts, *run.attempts), **outcome)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from llm_common.core.selection_cache import SelectionCache
     from llm_common.core.structured import Attempt, answer_text, ask
     from llm_common.core.tokens import (
-        CalibratedCounter,
         DefaultCounter,
         ExactCounter,
         TokenCounter,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 # The other names are for the applications of this library, and may change.
 __all__ = [
     "Attempt",
-    "CalibratedCounter",
     "DefaultCounter",
     "ExactCounter",
     "LLMClient",
@@ -61,7 +59,6 @@ __all__ = [
 
 _MODULES = {
     "Attempt": "llm_common.core.structured",
-    "CalibratedCounter": "llm_common.core.tokens",
     "DefaultCounter": "llm_common.core.tokens",
     "EndpointReport": "llm_common.core.http.probing",
     "ExactCounter": "llm_common.core.tokens",

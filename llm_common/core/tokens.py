@@ -4,12 +4,10 @@ import json
 import operator
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from math import ceil
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, Protocol, SupportsIndex, cast, runtime_checkable
@@ -66,10 +64,6 @@ _MEDIA = (
 )
 _DATA_FIELDS = ("base64", "data", "file_data")
 _DATA_URL = re.compile(r"data:[^\s,]{0,200};base64,", re.IGNORECASE)
-_RATIO_MARGIN = 1.03  # the next text may have more tokens a word than the texts so far
-_RATIOS = 8
-_MIN_LEARNT_TOKENS = 200  # in a shorter prompt the marks around messages distort the ratio
-_MIN_RATIO, _MAX_RATIO = 0.2, 4.0  # bounds the effect of a wrong report
 
 
 @runtime_checkable
@@ -379,49 +373,3 @@ def _joins(text: str, pieces: Container[str]) -> bool:
     if text[0] == " " and text[1].isalpha():
         return text[2:] == "" or text[1:] in pieces
     return text in pieces
-
-
-class CalibratedCounter:
-    """A counter that corrects another one by the token counts that the endpoint reports.
-
-    The correction is a factor: the highest of the last eight ratios of reported to counted tokens,
-    plus 3 %. `UpperBoundCounter` overestimates English prose by half, so prose soon gets half as
-    much more of the budget. A model with a smaller vocabulary than OpenAI's gets less. The result
-    is an estimate: a prompt of a new kind may need more tokens. Safe to share between tasks and
-    threads. Use one counter for each model.
-
-    Args:
-        counter: The counter to correct. None uses `DefaultCounter`.
-    """
-
-    def __init__(self, counter: TokenCounter | None = None) -> None:
-        self._counter = counter or DefaultCounter()
-        self._ratios: deque[float] = deque(maxlen=_RATIOS)
-        self._lock = ForkSafeLock()
-        self._factor = 1.0
-
-    @property
-    def factor(self) -> float:
-        """Return the factor of the correction. It is 1.0 until a usage was reported."""
-        return self._factor
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens that the endpoint is expected to count."""
-        # Rounded up, since a prompt may not exceed its budget.
-        return ceil(count_tokens(self._counter, text) * self._factor)
-
-    def observe(self, *, counted_tokens: int, reported_tokens: int) -> None:
-        """Update the factor after a call. Prompts of fewer than 200 tokens are ignored.
-
-        Args:
-            counted_tokens: This counter's count of the prompt before it was sent.
-            reported_tokens: `usage.prompt_tokens` of the response, 0 if the endpoint reports none.
-        """
-        # The lock keeps the ratios and their factor together. `count` reads only the factor.
-        with self._lock:
-            if counted_tokens < _MIN_LEARNT_TOKENS or reported_tokens <= 0:
-                return
-            # `counted_tokens` contains the factor, which the ratio to the other counter does not.
-            ratio = reported_tokens / counted_tokens * self._factor
-            self._ratios.append(min(max(ratio, _MIN_RATIO), _MAX_RATIO))
-            self._factor = max(self._ratios) * _RATIO_MARGIN

@@ -1,11 +1,10 @@
 """Defines `PostgresMemory`, which stores events in PostgreSQL. Needs the extra `postgres`."""
 
 import asyncio
-import logging
 import math
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from types import TracebackType
@@ -50,7 +49,6 @@ from llm_common.memory.recall import (
     shortlist,
     writes_memory,
 )
-from llm_common.ranking.lexical import Hit, best_first
 
 try:
     import psycopg
@@ -99,18 +97,10 @@ _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX events_key ON {schema}.events (scope, key) WHERE NOT superseded",
         "CREATE INDEX events_fact ON {schema}.events (fact) WHERE NOT superseded",
     ),
+    # Earlier versions could search by vectors.
+    ("DROP TABLE IF EXISTS {schema}.vectors",),
 )
 _LOCK = 0x6C6C6D63  # "llmc": the advisory lock for creating and migrating tables
-# Created only for a memory with an embedder. `vector` without a length, since models differ in it.
-_VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
-    scope text NOT NULL,
-    position bigint NOT NULL,
-    embedding vector NOT NULL,
-    PRIMARY KEY (scope, position)
-)"""
-
-_NEAREST = 64  # lines by vector that join the ranking
-_PAPERS_K = 60  # a higher value makes the first ranks differ less
 # `:name` in statements that SQLite shares, but not a cast such as `::text`.
 _VALUE = re.compile(r"(?<!:):([a-z_]+)")
 _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
@@ -163,25 +153,6 @@ async def _migrate(connection: AsyncConnection, schema: str) -> None:
             )
 
 
-async def _prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
-    """Create the table of vectors, and return True, if the server has pgvector."""
-    async with connection.transaction():
-        await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
-        cursor = await connection.execute(
-            "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
-        )
-        if await cursor.fetchone() is None:
-            return False
-        await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        await connection.execute(qualified(_VECTORS, schema))
-        return True
-
-
-Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
-"""Makes one vector for each text, all of the same length."""
-
-_log = logging.getLogger(__name__)
-
 # The update changes nothing, but locks the row of a scope until the transaction ends.
 _LOCK_SCOPE = """
     INSERT INTO {schema}.sessions AS stored (scope, lines) VALUES (%(scope)s, 0)
@@ -215,7 +186,7 @@ _APPEND = """
     SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s,
         %(word_count)s, to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
         %(fact)s
-    FROM counted RETURNING position, id
+    FROM counted RETURNING id
 """
 _RECENT = """
     SELECT {event} FROM {schema}.events
@@ -245,27 +216,13 @@ _EVENTS = """
     SELECT position, id, session_id, key, {current}, {event} FROM {schema}.events
     WHERE scope = %s AND position = ANY(%s)
 """
-_ADD_VECTOR = "INSERT INTO {schema}.vectors VALUES (%s, %s, %s::vector)"
-_NEAREST_LINES = """
-    SELECT position FROM {schema}.vectors JOIN {schema}.events USING (scope, position)
-    WHERE {matches_filters} AND vector_dims(embedding) = %(size)s
-    ORDER BY embedding <=> %(vector)s::vector, position DESC LIMIT %(limit)s
-"""
 # In the order of scopes, so that two erasures cannot deadlock.
 _LOCK_TARGET = """
     SELECT scope FROM {schema}.sessions
     WHERE scope IN (SELECT scope FROM {schema}.events WHERE {matches_target})
     ORDER BY scope FOR UPDATE
 """
-_FORGET_VECTORS = """
-    DELETE FROM {schema}.vectors
-    WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {matches_target})
-"""
 _FORGET = "DELETE FROM {schema}.events WHERE {matches_target} RETURNING id"
-_TABLES = """
-    SELECT tablename FROM pg_tables
-    WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')
-"""
 _FORGET_SCOPES = """
     DELETE FROM {schema}.sessions
     WHERE scope = ANY(%s)
@@ -295,9 +252,6 @@ class PostgresMemory:
         timeout_s: Seconds to wait for a connection, and again for each statement.
         read_only: Changes nothing on the server. The tables must exist, and a write raises
             `StoreError`.
-        embedder: Returns vectors. If the server has pgvector, the nearest lines by cosine distance
-            join the ranking (see `reciprocal_rank_fusion`), so that a line matches without a common
-            word too. Otherwise it is not called.
 
     Raises:
         ConfigError: If libpq cannot read `conninfo`, or a number is out of range.
@@ -312,7 +266,6 @@ class PostgresMemory:
         max_connections: int = 8,
         timeout_s: float = 10.0,
         read_only: bool = False,
-        embedder: Embedder | None = None,
     ) -> None:
         _check_conninfo(conninfo)
         for name, value in (("max_connections", max_connections), ("timeout_s", timeout_s)):
@@ -325,10 +278,7 @@ class PostgresMemory:
         self._max_connections = max_connections
         self._timeout_s = timeout_s
         self._read_only = read_only
-        # A read-only memory cannot create the extension and the table of vectors.
-        self._embedder = None if read_only else embedder
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
-        self._has_vectors = False
         self._opening = asyncio.Lock()
         self._closed = False
 
@@ -363,8 +313,6 @@ class PostgresMemory:
             "supersedes": entry.supersedes,
             "echo_events": ECHO_EVENTS,
         }
-        # Before the transaction: an embedder may be slow, and the scope would stay locked.
-        vector = await self._vector(event.text)
         async with self._connected() as connection, connection.transaction():
             # Locks the scope first, so that the reads below see every event that was stored.
             await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)
@@ -372,11 +320,7 @@ class PostgresMemory:
             if repeated is not None:
                 return str(repeated)
             row["fact"] = await self._supersede(connection, entry, row)
-            [[position, event_number]] = await self._rows(connection, _APPEND, row)
-            if vector is not None:
-                await connection.execute(
-                    qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)]
-                )
+            [[event_number]] = await self._rows(connection, _APPEND, row)
         return str(event_number)
 
     async def recent(
@@ -411,15 +355,8 @@ class PostgresMemory:
             "history": filters.history,
             "follow": follows_facts(filters),
         }
-        vector = await self._vector(query)
         async with self._connected() as connection:
             best = await self._by_words(connection, query, k, values)
-            if vector is not None:
-                values |= {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
-                nearest = await self._column(connection, _NEAREST_LINES, values)
-                rankings = [[str(position) for position, _ in best], list(map(str, nearest))]
-                fused = reciprocal_rank_fusion(rankings)
-                best = [(int(entry.key), entry.score) for entry in fused]
             rows = await self._rows(
                 connection, _EVENTS, [scope, [position for position, _ in best]]
             )
@@ -432,9 +369,7 @@ class PostgresMemory:
             hit = _hit(score, *events[position])
             if hit.current or filters.history:
                 hits.append(hit)
-        # Current ones first again, because the fusion with vectors mixes them with older ones.
-        hits.sort(key=lambda hit: not hit.current)
-        return hits[:k]
+        return hits
 
     @forgets_memory
     async def forget(
@@ -458,13 +393,11 @@ class PostgresMemory:
         }
         async with self._connected() as connection:
             async with connection.transaction():
-                scopes = await self._column(connection, _LOCK_TARGET, values)
-                tables = await self._column(connection, _TABLES, [self._schema])
-                if "vectors" in tables:  # another memory may have an embedder if this one has none
-                    await connection.execute(qualified(_FORGET_VECTORS, self._schema), values)
+                locked = await self._rows(connection, _LOCK_TARGET, values)
+                scopes = [scope for (scope,) in locked]
                 erased = len(await self._rows(connection, _FORGET, values))
                 await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
-            await self._rewrite(connection, tables)
+            await self._rewrite(connection)
         return erased
 
     async def read_rows(
@@ -532,7 +465,7 @@ class PostgresMemory:
                 old.add(position)
         return best_lines(weights, word_counts, k=k, old=old)
 
-    async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
+    async def _rewrite(self, connection: AsyncConnection) -> None:
         """Rewrite tables and indexes, which removes deleted rows and words from their pages."""
         # A rewrite takes as long as there are events, so only the wait for the lock has a limit.
         await connection.execute(
@@ -540,23 +473,13 @@ class PostgresMemory:
         )
         await connection.execute("SET statement_timeout = 0")
         try:
-            for table in tables:
+            for table in ("events", "sessions"):
                 await connection.execute(
                     SQL("VACUUM (FULL, ANALYZE) {}").format(Identifier(self._schema, table))
                 )
         finally:
             await connection.execute("RESET lock_timeout")
             await self._configure(connection)
-
-    async def _vector(self, text: str) -> list[float] | None:
-        if self._embedder is None:
-            return None
-        with _as_store_errors(self._timeout_s):
-            await self._opened()  # connects, and asks the server for pgvector
-        if not self._has_vectors:
-            return None
-        [vector] = await self._embedder([text])
-        return list(map(float, vector))
 
     async def _rows(
         self,
@@ -566,14 +489,6 @@ class PostgresMemory:
     ) -> list[tuple[Any, ...]]:
         cursor = await connection.execute(qualified(statement, self._schema), values)
         return await cursor.fetchall()
-
-    async def _column(
-        self,
-        connection: AsyncConnection,
-        statement: LiteralString,
-        values: Sequence[Any] | dict[str, Any],
-    ) -> list[Any]:
-        return [value for (value,) in await self._rows(connection, statement, values)]
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
@@ -613,14 +528,9 @@ class PostgresMemory:
             if not self._read_only:
                 async with pool.connection() as connection:
                     await _migrate(connection, self._schema)
-                    self._has_vectors = self._embedder is not None and await _prepare_vectors(
-                        connection, self._schema
-                    )
         except BaseException:  # a cancellation too
             await pool.close()
             raise
-        if self._embedder is not None and not self._has_vectors:
-            _log.info("the server has no pgvector; searching memories by words only")
         return pool
 
     async def _configure(self, connection: AsyncConnection) -> None:
@@ -698,25 +608,3 @@ def _hit(
 
 def _event(role: str, text: str, timestamp: datetime, metadata: dict[str, Scalar]) -> Event:
     return Event(role=MessageRole(role), text=text, timestamp=timestamp, metadata=metadata)
-
-
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]]) -> list[Hit]:
-    """Fuse rankings, so that a key with a high rank in many of them comes first.
-
-    The score of a key is the sum of `1 / (60 + rank)` over the rankings that contain it. The first
-    rank is 1. Only ranks count, so rankings whose scores do not compare can be fused. From
-    Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
-    learning methods", SIGIR 2009.
-
-    Args:
-        rankings: Keys, best first. A repeated key counts once, at its best rank.
-
-    Returns:
-        A hit for each key, best first. Ties are in the order of the keys.
-    """
-    shares: dict[str, list[float]] = {}
-    for ranking in rankings:
-        for rank, key in enumerate(dict.fromkeys(ranking), start=1):
-            shares.setdefault(key, []).append(1 / (_PAPERS_K + rank))
-    # fsum is exact, so keys with the same ranks tie whatever the order of the rankings.
-    return best_first(Hit(key, math.fsum(terms)) for key, terms in shares.items())

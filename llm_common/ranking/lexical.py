@@ -28,11 +28,6 @@ class Hit:
     score: float
 
 
-def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """Return the hits by descending score. Ties are in the order of their keys."""
-    return sorted(hits, key=lambda hit: (-hit.score, hit.key))
-
-
 STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
     """
     a an the this that these those some any such i me my mine we us our ours you your yours he him
@@ -333,7 +328,8 @@ class StreamedScan:
         norms = _BM25.length_norms(self._lengths)
         by_word = [word_scores(counts, norms, self._documents) for counts in self._counts]
         scores = _relative_sums(by_word, len(self._keys))
-        return best_first(map(Hit, self._keys, scores))[:limit], len(scores)
+        hits = sorted(map(Hit, self._keys, scores), key=lambda hit: (-hit.score, hit.key))
+        return hits[:limit], len(scores)
 
 
 def _relative_sums(by_word: Iterable[Mapping[int, float]], documents: int) -> list[float]:

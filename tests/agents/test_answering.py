@@ -20,11 +20,8 @@ from llm_common.agents import (
     ToolRegistry,
 )
 from llm_common.core import (
-    CalibratedCounter,
     ExactCounter,
     LLMMessage,
-    LLMResponse,
-    LLMUsage,
     MessageRole,
 )
 from llm_common.errors import LLMConnectionError, StoreError
@@ -176,18 +173,6 @@ async def test_without_any_output_there_is_nothing_to_note(tmp_path: Path) -> No
     small = Answering(budget=TokenBudget(max_input_tokens=250, max_output_tokens=100))
     answer = await small.answer(ScriptedClient(["Hi."]), ToolContextManager(tmp_path), query="Hi?")
     assert (answer.status, answer.notes) == ("ok", ())
-
-
-async def test_a_counter_learns_from_the_usage_of_an_answer(tmp_path: Path) -> None:
-    counter = CalibratedCounter()
-    usage = LLMUsage(prompt_tokens=100, completion_tokens=2, total_tokens=102)
-    reply = LLMResponse(id="1", model="m", content="Snow.", usage=usage, finish_reason="stop")
-    system = "Answer in few words. " * 60
-    answer = await executor(ScriptedClient([reply]), tmp_path).run(
-        "Is it snowing in Oslo?", plan=PLAN, answering=Answering(counter=counter, system=system)
-    )
-    assert answer.prompt_tokens > 200
-    assert counter.factor == pytest.approx(max(100 / answer.prompt_tokens, 0.2) * 1.03)
 
 
 async def test_a_session_remembers_its_conversation(tmp_path: Path) -> None:

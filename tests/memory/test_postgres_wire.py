@@ -3,7 +3,6 @@
 A loopback server answers psycopg from a script. What the statements do is for `tests/services`.
 """
 
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -28,8 +27,8 @@ from tests.memory.scripted_postgres import (
 )
 
 VERSION = "coalesce(max(version)"
-UP_TO_DATE: dict[str, Answer] = {VERSION: Rows((INT8,), [("2",)])}
-APPENDED = Rows((INT8, INT8), [("1", "7")])
+UP_TO_DATE: dict[str, Answer] = {VERSION: Rows((INT8,), [("3",)])}
+APPENDED = Rows((INT8,), [("7",)])
 NO_NEWEST = Rows((INT8, TEXT, BOOL))
 EVENT_TYPES = (TEXT, TEXT, TIMESTAMP, JSON)
 NOON = "2026-01-01 12:00:00+00"
@@ -80,7 +79,7 @@ async def test_a_memory_sets_its_limits_and_migrates_an_empty_database() -> None
     assert "default_transaction_read_only" in statement
     assert values == ["2500", "off"]
     steps = ["BEGIN", "pg_advisory_xact_lock", "CREATE SCHEMA", "events_words", "events_fact"]
-    steps += ["migrations VALUES", "COMMIT"]
+    steps += ["DROP TABLE", "migrations VALUES", "COMMIT"]
     assert server.statements(*steps) == [
         "BEGIN",
         "pg_advisory_xact_lock",
@@ -89,15 +88,17 @@ async def test_a_memory_sets_its_limits_and_migrates_an_empty_database() -> None
         "migrations VALUES",
         "events_fact",
         "migrations VALUES",
+        "DROP TABLE",
+        "migrations VALUES",
         "COMMIT",
     ]
     assert all('"mine".' in text for text, _ in server.sent if "CREATE TABLE" in text)
 
 
 async def test_tables_of_a_newer_version_are_not_used() -> None:
-    async with scripted_postgres({VERSION: Rows((INT8,), [("3",)])}) as server:
+    async with scripted_postgres({VERSION: Rows((INT8,), [("4",)])}) as server:
         memory = PostgresMemory(server.conninfo, timeout_s=30.0)
-        with pytest.raises(StoreError, match="version 3, newer than this llm-common; upgrade it"):
+        with pytest.raises(StoreError, match="version 4, newer than this llm-common; upgrade it"):
             await memory.recent("s")
         await memory.aclose()
     assert server.statements("COMMIT", "ROLLBACK") == ["ROLLBACK"]
@@ -144,7 +145,7 @@ APPENDING = ("BEGIN", 'INSERT INTO "llm_common".sessions', "tags <@", "WITH coun
 
 
 async def test_an_event_is_appended_in_one_transaction_under_its_lock() -> None:
-    async with memory_with({"tags <@": NO_NEWEST, "RETURNING position": APPENDED}) as (
+    async with memory_with({"tags <@": NO_NEWEST, "FROM counted": APPENDED}) as (
         memory,
         server,
     ):
@@ -178,7 +179,7 @@ async def test_a_new_fact_has_the_number_of_the_one_that_it_supersedes() -> None
         "tags <@": NO_NEWEST,
         'coalesce(fact, id) FROM "llm_common".events WHERE id': Rows((INT8,), [("3",)]),
         "UNION": Rows((INT8, INT8), [("9", "4"), ("3", "4")]),
-        "RETURNING position": APPENDED,
+        "FROM counted": APPENDED,
     }
     async with memory_with(answers) as (memory, server):
         await memory.append_event("s", Event(text="hello"), supersedes="3")
@@ -240,7 +241,7 @@ async def test_a_search_returns_at_most_k_hits_and_asks_for_no_more() -> None:
         assert server.sent == []
 
 
-FORGETTING = ("FOR UPDATE", "pg_tables", "vectors WHERE", "RETURNING id", "NOT EXISTS", "COMMIT")
+FORGETTING = ("FOR UPDATE", "RETURNING id", "NOT EXISTS", "COMMIT")
 REWRITING = (
     "set_config('lock_timeout'",
     "SET statement_timeout = 0",
@@ -249,30 +250,26 @@ REWRITING = (
 )
 
 
-@pytest.mark.parametrize("tables", [("events", "sessions"), ("events", "sessions", "vectors")])
-async def test_an_erasure_locks_deletes_and_rewrites(tables: tuple[str, ...]) -> None:
+async def test_an_erasure_locks_deletes_and_rewrites() -> None:
     answers: dict[str, Answer] = {
         "FOR UPDATE": Rows((TEXT,), [("a",), ("b",)]),
-        "pg_tables": Rows((TEXT,), [(table,) for table in tables]),
         "RETURNING id": Rows((INT8,), [("1",), ("2",), ("3",)]),
     }
     async with memory_with(answers) as (memory, server):
         assert await memory.forget(session_id="s") == 3
-        has_vectors = "vectors" in tables
-        expected = [step for step in FORGETTING if has_vectors or step != "vectors WHERE"]
-        assert server.statements(*FORGETTING) == expected
+        assert server.statements(*FORGETTING) == [*FORGETTING]
         assert server.values_of("NOT EXISTS") == ["{a,b}"]
         rewritten = [text for text, _ in server.sent if "VACUUM" in text]
-        assert rewritten == [f'VACUUM (FULL, ANALYZE) "llm_common"."{name}"' for name in tables]
+        assert rewritten == [
+            'VACUUM (FULL, ANALYZE) "llm_common"."events"',
+            'VACUUM (FULL, ANALYZE) "llm_common"."sessions"',
+        ]
         before, after = REWRITING[:2], REWRITING[3:]
-        assert server.statements(*REWRITING) == [*before, *["VACUUM"] * len(tables), *after]
+        assert server.statements(*REWRITING) == [*before, "VACUUM", "VACUUM", *after]
 
 
 async def test_the_limits_return_after_a_rewrite_that_failed() -> None:
-    answers: dict[str, Answer] = {
-        "pg_tables": Rows((TEXT,), [("events",)]),
-        "VACUUM": Failure("55P03"),
-    }
+    answers: dict[str, Answer] = {"VACUUM": Failure("55P03")}
     async with memory_with(answers) as (memory, server):
         with pytest.raises(LockTimeoutError):
             await memory.forget(user="alice")
@@ -281,79 +278,3 @@ async def test_the_limits_return_after_a_rewrite_that_failed() -> None:
             "RESET lock_timeout",
             "set_config('statement",
         ]
-
-
-class Embedder:
-    """Returns the same vector for each text, and counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        self.calls += 1
-        return [[1.0, 0.5] for _ in texts]
-
-
-HAS_PGVECTOR: dict[str, Answer] = {"pg_available_extensions": Rows((INT8,), [("1",)])}
-
-
-async def test_without_pgvector_no_text_is_embedded(caplog: pytest.LogCaptureFixture) -> None:
-    embedder = Embedder()
-    answers: dict[str, Answer] = {"tags <@": NO_NEWEST, "RETURNING position": APPENDED}
-    with caplog.at_level(logging.INFO, "llm_common.memory"):
-        async with memory_with(answers, embedder=embedder) as (memory, server):
-            await memory.append_event("s", Event(text="hello"))
-            assert server.statements("::vector") == []
-    assert embedder.calls == 0
-    assert "the server has no pgvector" in caplog.text
-
-
-async def test_with_pgvector_a_line_is_found_by_its_vector_alone() -> None:
-    embedder = Embedder()
-    answers = {
-        **HAS_PGVECTOR,
-        "tags <@": NO_NEWEST,
-        "RETURNING position": APPENDED,
-        **matching(),
-        "vector_dims": Rows((INT8,), [("4",), ("1",)]),
-        "SELECT position, id": stored((1, "first", True), (4, "fourth", True)),
-    }
-    async with memory_with(answers, embedder=embedder) as (memory, server):
-        await memory.append_event("s", Event(text="hello"))
-        assert server.values_of("vectors VALUES")[1:] == ["1", "[1.0, 0.5]"]
-        hits = await memory.retrieve("port", 5, MemoryFilters(session_id="s"))
-        assert [hit.event.text for hit in hits] == ["fourth", "first"]
-        assert {"2", "[1.0, 0.5]", "64"} <= {*server.values_of("vector_dims")}
-    assert embedder.calls == 2
-
-
-async def test_current_hits_come_first_though_an_older_one_is_nearer() -> None:
-    answers = {
-        **HAS_PGVECTOR,
-        **matching(),
-        "vector_dims": Rows((INT8,), [("1",), ("4",)]),
-        "SELECT position, id": stored((1, "old", False), (4, "new", True)),
-    }
-    async with memory_with(answers, embedder=Embedder()) as (memory, _):
-        filters = MemoryFilters(session_id="s", history=True)
-        hits = await memory.retrieve("port", 5, filters)
-        assert [(hit.event.text, hit.current) for hit in hits] == [("new", True), ("old", False)]
-        assert hits[1].score > hits[0].score
-
-
-async def test_the_table_of_vectors_is_created_with_the_extension() -> None:
-    async with (
-        scripted_postgres({**UP_TO_DATE, **HAS_PGVECTOR}) as server,
-        PostgresMemory(server.conninfo, embedder=Embedder()),
-    ):
-        pass
-    assert server.statements("CREATE EXTENSION", 'llm_common".vectors') == [
-        "CREATE EXTENSION",
-        'llm_common".vectors',
-    ]
-    async with (
-        scripted_postgres(HAS_PGVECTOR) as server,
-        PostgresMemory(server.conninfo, embedder=Embedder(), read_only=True),
-    ):
-        pass
-    assert server.statements("CREATE", "pg_available") == []

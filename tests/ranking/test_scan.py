@@ -7,7 +7,14 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.ranking.lexical import BM25, folded, scan, scan_columns, search_stems
+from llm_common.ranking.lexical import (
+    BM25,
+    StreamedScan,
+    folded,
+    scan,
+    scan_columns,
+    search_stems,
+)
 
 
 def scores(request: str, *texts: str) -> list[float]:
@@ -142,6 +149,14 @@ def test_documents_and_columns_score_as_the_plain_formula(
     scores = scan("rain", documents, weights=(2.0, 1.0))
     assert scores == scan_columns("rain", [*zip(*documents, strict=True)], weights=(2.0, 1.0))
     assert scores == pytest.approx(plain_scores("rain", documents) if documents else [])
+
+
+def test_documents_of_equal_score_are_in_the_order_of_their_keys_s0_39() -> None:
+    streamed = StreamedScan("rain")
+    for key in ("b", "c", "a"):
+        streamed.add(key, [("rain", 1.0)])
+    hits, total = streamed.best(2)
+    assert ([hit.key for hit in hits], total) == (["a", "b"], 3)
 
 
 @pytest.mark.torture

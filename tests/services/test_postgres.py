@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import itertools
-import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 
 import psycopg
@@ -218,83 +217,3 @@ async def test_the_event_loop_never_waits_for_the_server_s3_05(
 ) -> None:
     await memory.append_event("s", Event(text="zebra"))
     assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
-
-
-MEANINGS = {"zebra": 0, "stripes": 0, "horse": 0, "invoice": 1, "bill": 1}
-
-
-async def embed(texts: Sequence[str]) -> list[list[float]]:
-    """Return a vector for each text by the meaning of its words."""
-    vectors = []
-    for text in texts:
-        vector = [0.01 * hashlib.sha256(text.encode()).digest()[0] / 255, 0.0, 0.01]
-        for word in text.split():
-            if word in MEANINGS:
-                vector[MEANINGS[word]] += 1
-        vectors.append(vector)
-    return vectors
-
-
-async def has_pgvector(postgres: PostgresServer) -> bool:
-    async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
-        cursor = await connection.execute(
-            "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
-        )
-        return await cursor.fetchone() is not None
-
-
-async def test_with_pgvector_a_line_matches_by_meaning_s3_05(
-    postgres: PostgresServer, schema: str
-) -> None:
-    if not await has_pgvector(postgres):
-        pytest.skip("this server has no pgvector: run `make test-services`")
-    async with PostgresMemory(postgres.conninfo, schema=schema, embedder=embed) as memory:
-        for text in ("the bill is due", "animal with stripes", "lunch"):
-            await memory.append_event("s", Event(text=text, metadata={"text": text}))
-        await memory.append_event("other", Event(text="zebra of another session"))
-        hits = await memory.retrieve("zebra", 2, FILTERS)
-        assert hits[0].event.text == "animal with stripes"
-        assert len(hits) == 2
-        assert (await memory.retrieve("bill", 4, FILTERS))[0].event.text == "the bill is due"
-        filters = MemoryFilters(session_id="s", metadata={"text": "lunch"})
-        assert [hit.event.text for hit in await memory.retrieve("zebra", 4, filters)] == ["lunch"]
-        assert await memory.retrieve(" ", 4, FILTERS) == []
-        await memory.append_event("s", Event(text="animal with spots"), key="k", user="u")
-        await memory.append_event("t", Event(text="animal with stripes"), key="k", user="u")
-        history = MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
-        assert [hit.current for hit in await memory.retrieve("zebra spots", 4, history)] == [
-            True,
-            False,
-        ]
-        async with PostgresMemory(postgres.conninfo, schema=schema) as without:
-            assert await without.forget(user="u") == 2
-        async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
-            cursor = await other.execute(qualified("SELECT count(*) FROM {schema}.vectors", schema))
-            assert await cursor.fetchone() == (4,)
-        await check_other_sizes(postgres, schema)
-
-
-async def check_other_sizes(postgres: PostgresServer, schema: str) -> None:
-    """Check that vectors of another length, as after a change of model, are left out."""
-
-    async def short(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] for _ in texts]
-
-    async with PostgresMemory(postgres.conninfo, schema=schema, embedder=short) as memory:
-        assert [hit.event.text for hit in await memory.retrieve("lunch", 4, FILTERS)] == ["lunch"]
-
-
-async def test_without_pgvector_a_search_uses_words_only_s3_05(
-    postgres: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    if await has_pgvector(postgres):
-        pytest.skip("this server has pgvector")
-
-    async def never(texts: Sequence[str]) -> list[list[float]]:
-        raise AssertionError
-
-    with caplog.at_level(logging.INFO):
-        async with PostgresMemory(postgres.conninfo, schema=schema, embedder=never) as memory:
-            await memory.append_event("s", Event(text="zebra"))
-            assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
-    assert "pgvector" in caplog.text

@@ -25,7 +25,6 @@ from llm_common.agents import (
     ToolContextManager,
 )
 from llm_common.core.selection_cache import SelectionCache
-from llm_common.core.tokens import CalibratedCounter
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.ranking.embeddings import StaticVectors
 from llm_common.tools import ToolDefinition, ToolIndex
@@ -51,7 +50,6 @@ class SharedObjects:
         self.index = ToolIndex(self.tools, self.embedder)
         self.selector = LexicalRelevanceSelector()
         self.replies = SelectionCache()
-        self.counter = CalibratedCounter()
         self.memory = SqliteMemory(base / "memory.sqlite3", lock_timeout_s=60)
 
     def use(self, number: int) -> None:
@@ -82,8 +80,6 @@ class SharedObjects:
         self.embedder.similarities(topic, [f"{topic} {number + row}" for row in range(20)])
         self.replies.put(f"key {number % 40}", {"number": number % 40}, client=self)
         assert self.replies.get(f"key {number % 40}", client=self) == {"number": number % 40}
-        self.counter.observe(counted_tokens=400, reported_tokens=300 + number % 50)
-        self.counter.count(topic)
 
         await self.memory.append_event("s", Event(text=f"{topic} of {number}"))
         hits = await self.memory.retrieve(topic, 3, MemoryFilters(session_id="s"))

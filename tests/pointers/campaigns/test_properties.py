@@ -11,12 +11,9 @@ from hypothesis import HealthCheck, Phase, settings
 
 from llm_common.context import allocate_budget
 from llm_common.errors import MalformedReplyError
-from llm_common.memory.postgres import reciprocal_rank_fusion
-from llm_common.ranking.lexical import Hit
 from tests.context import test_request, test_scoring
 from tests.context.packing import test_packer
 from tests.core import test_extraction
-from tests.memory import test_fusion
 from tests.pointers import test_format
 from tests.ranking import test_scan
 from tests.redaction import test_redactor
@@ -37,7 +34,6 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
         {"strategy": "measured"},
     ),
     (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
-    (test_fusion.test_the_order_of_the_rankings_never_matters, {}),
     (test_scan.test_the_order_of_the_texts_never_matters_s1_11, {}),
     (test_scan.test_any_text_can_be_searched_for_and_in, {}),
     (test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087, {}),
@@ -87,24 +83,8 @@ def rounds_parts(asked: Any) -> Any:
     return replace(allocation, files=int(allocation.files * 0.999))
 
 
-def ranks_by_the_first(rankings: Any) -> list[Hit]:
-    keys = [key for ranking in rankings for key in ranking]
-    return [
-        hit
-        for key in dict.fromkeys(keys)
-        for hit in reciprocal_rank_fusion(rankings)
-        if hit.key == key
-    ]
-
-
 BROKEN: list[tuple[Callable[..., None], ModuleType, str, Callable[..., Any]]] = [
     (LAWS[0][0], test_request, "allocate_budget", rounds_parts),
-    (
-        test_fusion.test_the_order_of_the_rankings_never_matters,
-        test_fusion,
-        "reciprocal_rank_fusion",
-        ranks_by_the_first,
-    ),
     (
         test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087,
         test_extraction,
