@@ -54,9 +54,7 @@ say that it could not be looked up."""
 _CONTEXT_PERCENT = 80
 _READING_SHARE = 4  # reading back gets at most a fourth of the input
 _MIN_READING_TOKENS = 300  # the smallest piece of an output, with its call
-_LOST = "unavailable"
 _HIDDEN = frozenset({"no_room", "named"})  # the reasons of outputs that the budget leaves out
-_FAILED_TITLE = "Failed while the context was gathered"
 _MAX_FAILURES = 10
 _MAX_FAILURE_CHARS = 500
 _SPEAKERS = frozenset({MessageRole.USER, MessageRole.ASSISTANT})
@@ -323,7 +321,7 @@ class Answering(BaseModel):
         # This first pack shows whether every output fits whole. If so, there is no offer to read.
         context = await self._pack(session, question, limit)
         for account in context.dropped:
-            if account.reason == _LOST:
+            if account.reason == "unavailable":
                 failures = (*failures, f"the stored output {account.id} cannot be loaded")
 
         # 0 without reads, and then nothing is offered.
@@ -480,7 +478,7 @@ def _failures_text(failures: Sequence[str]) -> str:
     """Return the failures for a prompt, with a line for each of the first ten, or ""."""
     if not failures:
         return ""
-    lines = [_FAILED_TITLE]
+    lines = ["Failed while the context was gathered"]
     for failure in failures[:_MAX_FAILURES]:
         lines.append(f"- {one_line(failure, max_chars=_MAX_FAILURE_CHARS)}")
     if len(failures) > _MAX_FAILURES:

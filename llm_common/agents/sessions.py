@@ -117,15 +117,14 @@ class Sessions:
             conversation_id: The framework's name of the conversation, such as a text, or a tuple
                 of application, user and id. All conversations with None or "" share one session.
         """
-        if conversation_id is None or conversation_id == "":
-            if not self._warned:
-                self._warned = True
-                _log.warning(
-                    "a conversation has no id, so it shares one session with all others without "
-                    "one, and no other process can read its results; name it as the framework does"
-                )
-            return self.with_id(self._unnamed.session_id)
-        return self.with_id(self.session_id_of(conversation_id))
+        session_id = self.session_id_of(conversation_id)
+        if session_id == self._unnamed.session_id and not self._warned:
+            self._warned = True
+            _log.warning(
+                "a conversation has no id, so it shares one session with all others without one, "
+                "and no other process can read its results; name it as the framework does"
+            )
+        return self.with_id(session_id)
 
     def with_id(self, session_id: str) -> Session:
         """Return the session with an id that `session_id_of`, or another `Sessions`, returned."""

@@ -10,7 +10,6 @@ import math
 import re
 import time
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
     Coroutine,
@@ -20,7 +19,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,7 +28,7 @@ from llm_common._telemetry import count_inference, record, span
 from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
 from llm_common.core.http.wire import as_messages
-from llm_common.core.models import LLMDelta, LLMMessage, LLMUsage
+from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,
@@ -60,15 +59,6 @@ class SupportsChat(Protocol):
         response_format: dict[str, Any],
     ) -> Awaitable[object]:
         """Return a response with the reply as `content`, and a `finish_reason`."""
-
-
-class SupportsStream(Protocol):
-    """The method that `answer_turn` needs of a client to stream its answer."""
-
-    def stream(
-        self, *, messages: list[LLMMessage], model: str | None, **options: Any
-    ) -> AsyncGenerator[LLMDelta, None]:
-        """Yield deltas with text, then one with the whole response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +273,7 @@ async def answer_turn(
     if on_text is not None and inspect.isasyncgenfunction(
         inspect.getattr_static(client, "stream", None)
     ):
-        call = _streamed_call(cast("SupportsStream", client), timeout_s, arguments, on_text)
+        call = _streamed_call(client, timeout_s, arguments, on_text)
     else:
         call = _call(client, timeout_s, arguments, None)
     sent = [*arguments.get("tools", ()), *arguments["messages"]]
@@ -402,12 +392,15 @@ async def _call(
 
 
 async def _streamed_call(
-    client: SupportsStream,
+    client: Any,
     timeout_s: float,
     arguments: dict[str, Any],
     on_text: Callable[[str], None],
 ) -> "_ProviderResponse":
-    """Call a client as `_call` does, and pass on the text of the answer as it arrives."""
+    """Call a client as `_call` does, and pass on the text of the answer as it arrives.
+
+    The client's `stream` yields deltas with text, then one with the whole response.
+    """
     answer_filter = AnswerFilter()
     with external_errors(type(client).__name__, timeout_s=timeout_s):
         async with aclosing(client.stream(**arguments)) as deltas:

@@ -54,14 +54,6 @@ class _Line:
             self.entry.valid_until is None or self.entry.valid_until > now
         )
 
-    def is_like(self, entry: Entry, tags: frozenset[str]) -> bool:
-        """Return whether it has the same role, text, metadata, key and `valid_until`."""
-        return (
-            self.tags == tags
-            and self.entry.event.text == entry.event.text
-            and self.entry.valid_until == entry.valid_until
-        )
-
 
 class InMemoryMemory:
     """A `FactMemory` that lives as long as its process, for one event loop.
@@ -95,7 +87,13 @@ class InMemoryMemory:
         newest: list[tuple[int, str, bool]] = []
         for line in reversed(lines):
             if line.entry.session_id == session_id:
-                is_equal = line.is_current(now) and line.is_like(entry, tags)
+                # Equal tags mean equal role, metadata and key.
+                is_equal = (
+                    line.is_current(now)
+                    and line.tags == tags
+                    and line.entry.event.text == event.text
+                    and line.entry.valid_until == entry.valid_until
+                )
                 newest.append((line.event_number, line.entry.event.role, is_equal))
             if len(newest) == ECHO_EVENTS:
                 break

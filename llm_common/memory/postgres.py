@@ -52,7 +52,7 @@ from llm_common.memory.recall import (
 
 try:
     import psycopg
-    from psycopg import AsyncConnection, errors
+    from psycopg import AsyncConnection, AsyncCursor, errors
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.sql import SQL, Composed, Identifier, Literal
     from psycopg.types.json import Jsonb
@@ -153,83 +153,6 @@ async def _migrate(connection: AsyncConnection, schema: str) -> None:
             )
 
 
-# The update changes nothing, but locks the row of a scope until the transaction ends.
-_LOCK_SCOPE = """
-    INSERT INTO {schema}.sessions AS stored (scope, lines) VALUES (%(scope)s, 0)
-    ON CONFLICT (scope) DO UPDATE SET lines = stored.lines
-"""
-# Equal sets of tags mean equal role, metadata and key.
-_NEWEST = """
-    SELECT id, role, {current} AND text = %(text)s AND tags @> %(tags)s AND tags <@ %(tags)s
-        AND valid_until IS NOT DISTINCT FROM %(valid_until)s
-    FROM {schema}.events WHERE scope = %(scope)s AND session_id = %(session_id)s
-    ORDER BY position DESC LIMIT %(echo_events)s
-"""
-_FACT = (
-    "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
-)
-_SUPERSEDED = """
-    SELECT id, coalesce(fact, id) FROM {schema}.events
-        WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
-    UNION SELECT id, %(fact)s::bigint FROM {schema}.events
-        WHERE id = %(supersedes)s AND NOT superseded
-    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE fact = %(fact)s AND NOT superseded
-"""
-_SUPERSEDE = "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)"
-# The position comes from the counter of the scope, which the transaction has locked.
-_APPEND = """
-    WITH counted AS (
-        UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines
-    )
-    INSERT INTO {schema}.events (scope, position, session_id, role, text, timestamp, metadata,
-        word_count, words, tags, key, valid_until, fact)
-    SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s,
-        %(word_count)s, to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
-        %(fact)s
-    FROM counted RETURNING id
-"""
-_RECENT = """
-    SELECT {event} FROM {schema}.events
-    WHERE scope = %(scope)s AND session_id = %(session_id)s AND (%(history)s OR {current})
-    ORDER BY position DESC LIMIT %(limit)s
-"""
-_LINES = "SELECT lines FROM {schema}.sessions WHERE scope = %s"
-# All terms in one statement. LATERAL applies the limit to each term.
-_MATCHES = """
-    SELECT terms.number, matching.position
-    FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number) CROSS JOIN LATERAL (
-        SELECT position FROM {schema}.events
-        WHERE words @@ plainto_tsquery('english', terms.term) AND {matches_filters}
-        UNION SELECT events.position FROM {schema}.events AS older JOIN {schema}.events USING (fact)
-        WHERE older.words @@ plainto_tsquery('english', terms.term)
-            AND older.superseded AND older.scope = %(scope)s AND older.tags @> %(tags)s
-            AND NOT events.superseded AND {matches_filters} AND %(follow)s
-        ORDER BY position DESC LIMIT %(limit)s
-    ) AS matching
-    ORDER BY terms.number, matching.position DESC
-"""
-_WORD_COUNTS = """
-    SELECT position, word_count, {current} FROM {schema}.events
-    WHERE scope = %s AND position = ANY(%s)
-"""
-_EVENTS = """
-    SELECT position, id, session_id, key, {current}, {event} FROM {schema}.events
-    WHERE scope = %s AND position = ANY(%s)
-"""
-# In the order of scopes, so that two erasures cannot deadlock.
-_LOCK_TARGET = """
-    SELECT scope FROM {schema}.sessions
-    WHERE scope IN (SELECT scope FROM {schema}.events WHERE {matches_target})
-    ORDER BY scope FOR UPDATE
-"""
-_FORGET = "DELETE FROM {schema}.events WHERE {matches_target} RETURNING id"
-_FORGET_SCOPES = """
-    DELETE FROM {schema}.sessions
-    WHERE scope = ANY(%s)
-        AND NOT EXISTS (SELECT FROM {schema}.events WHERE events.scope = sessions.scope)
-"""
-
-
 class PostgresMemory:
     """A `FactMemory` on a PostgreSQL server (tested with 15 and 18), for many machines.
 
@@ -314,13 +237,43 @@ class PostgresMemory:
             "echo_events": ECHO_EVENTS,
         }
         async with self._connected() as connection, connection.transaction():
-            # Locks the scope first, so that the reads below see every event that was stored.
-            await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)
-            repeated = entry.find_repeated(await self._rows(connection, _NEWEST, row))
+            # Locks the scope first, so that the reads below see every event that was stored. The
+            # update changes nothing, but locks the row until the transaction ends.
+            await self._execute(
+                connection,
+                """INSERT INTO {schema}.sessions AS stored (scope, lines) VALUES (%(scope)s, 0)
+                    ON CONFLICT (scope) DO UPDATE SET lines = stored.lines""",
+                row,
+            )
+            # Equal sets of tags mean equal role, metadata and key.
+            newest = await self._rows(
+                connection,
+                """SELECT id, role, {current} AND text = %(text)s
+                        AND tags @> %(tags)s AND tags <@ %(tags)s
+                        AND valid_until IS NOT DISTINCT FROM %(valid_until)s
+                    FROM {schema}.events WHERE scope = %(scope)s AND session_id = %(session_id)s
+                    ORDER BY position DESC LIMIT %(echo_events)s""",
+                row,
+            )
+            repeated = entry.find_repeated(newest)
             if repeated is not None:
                 return str(repeated)
             row["fact"] = await self._supersede(connection, entry, row)
-            [[event_number]] = await self._rows(connection, _APPEND, row)
+            # The position comes from the counter of the scope, which the transaction has locked.
+            [[event_number]] = await self._rows(
+                connection,
+                """WITH counted AS (
+                        UPDATE {schema}.sessions SET lines = lines + 1
+                        WHERE scope = %(scope)s RETURNING lines
+                    )
+                    INSERT INTO {schema}.events (scope, position, session_id, role, text,
+                        timestamp, metadata, word_count, words, tags, key, valid_until, fact)
+                    SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s,
+                        %(metadata)s, %(word_count)s, to_tsvector('english', %(words)s), %(tags)s,
+                        %(key)s, %(valid_until)s, %(fact)s
+                    FROM counted RETURNING id""",
+                row,
+            )
         return str(event_number)
 
     async def recent(
@@ -335,7 +288,14 @@ class PostgresMemory:
             "limit": limit,
         }
         async with self._connected() as connection:
-            rows = await self._rows(connection, _RECENT, values)
+            rows = await self._rows(
+                connection,
+                """SELECT {event} FROM {schema}.events
+                    WHERE scope = %(scope)s AND session_id = %(session_id)s
+                        AND (%(history)s OR {current})
+                    ORDER BY position DESC LIMIT %(limit)s""",
+                values,
+            )
         return [_event(*row) for row in reversed(rows)]
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
@@ -358,7 +318,10 @@ class PostgresMemory:
         async with self._connected() as connection:
             best = await self._by_words(connection, query, k, values)
             rows = await self._rows(
-                connection, _EVENTS, [scope, [position for position, _ in best]]
+                connection,
+                """SELECT position, id, session_id, key, {current}, {event} FROM {schema}.events
+                    WHERE scope = %s AND position = ANY(%s)""",
+                [scope, [position for position, _ in best]],
             )
         events = {position: columns for position, *columns in rows}
         hits: list[MemoryHit] = []
@@ -393,12 +356,29 @@ class PostgresMemory:
         }
         async with self._connected() as connection:
             async with connection.transaction():
-                locked = await self._rows(connection, _LOCK_TARGET, values)
+                # In the order of scopes, so that two erasures cannot deadlock.
+                locked = await self._rows(
+                    connection,
+                    """SELECT scope FROM {schema}.sessions
+                        WHERE scope IN (SELECT scope FROM {schema}.events WHERE {matches_target})
+                        ORDER BY scope FOR UPDATE""",
+                    values,
+                )
                 scopes = [scope for (scope,) in locked]
-                erased = len(await self._rows(connection, _FORGET, values))
-                await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
+                erased = await self._rows(
+                    connection,
+                    "DELETE FROM {schema}.events WHERE {matches_target} RETURNING id",
+                    values,
+                )
+                await self._execute(
+                    connection,
+                    """DELETE FROM {schema}.sessions WHERE scope = ANY(%s) AND NOT EXISTS (
+                            SELECT FROM {schema}.events WHERE events.scope = sessions.scope
+                        )""",
+                    [scopes],
+                )
             await self._rewrite(connection)
-        return erased
+        return len(erased)
 
     async def read_rows(
         self, statement: LiteralString, values: Mapping[str, Any]
@@ -433,17 +413,35 @@ class PostgresMemory:
         """Mark the events that the entry supersedes, and return the number of its fact."""
         fact = None
         if entry.supersedes is not None:
-            rows = await self._rows(connection, _FACT, row)
+            rows = await self._rows(
+                connection,
+                """SELECT coalesce(fact, id) FROM {schema}.events
+                    WHERE id = %(supersedes)s AND scope = %(scope)s""",
+                row,
+            )
             if not rows:
                 raise no_such_event(entry.supersedes)
             [[fact]] = rows
         elif entry.key is None:
             return None
-        newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
+        newest = await self._rows(
+            connection,
+            """SELECT id, coalesce(fact, id) FROM {schema}.events
+                    WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
+                UNION SELECT id, %(fact)s::bigint FROM {schema}.events
+                    WHERE id = %(supersedes)s AND NOT superseded
+                UNION SELECT id, %(fact)s::bigint FROM {schema}.events
+                    WHERE fact = %(fact)s AND NOT superseded""",
+            row | {"fact": fact},
+        )
         if newest:
             fact = newest[0][1]
         event_numbers = [event_number for event_number, _ in newest]
-        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, event_numbers])
+        await self._execute(
+            connection,
+            "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)",
+            [fact, event_numbers],
+        )
         return fact
 
     async def _by_words(
@@ -451,15 +449,43 @@ class PostgresMemory:
     ) -> list[tuple[int, float]]:
         """Return position and score of the best `k` lines by words."""
         scope = values["scope"]
-        [(lines,)] = await self._rows(connection, _LINES, [scope]) or [(0,)]
+        counters = await self._rows(
+            connection, "SELECT lines FROM {schema}.sessions WHERE scope = %s", [scope]
+        )
+        [(lines,)] = counters or [(0,)]
         matches: defaultdict[int, list[int]] = defaultdict(list)
         values = values | {"terms": scoped_terms(scope, query), "limit": MAX_MATCHES}
-        for term_number, position in await self._rows(connection, _MATCHES, values):
+        # All terms in one statement. LATERAL applies the limit to each term.
+        rows = await self._rows(
+            connection,
+            """SELECT terms.number, matching.position
+                FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number)
+                CROSS JOIN LATERAL (
+                    SELECT position FROM {schema}.events
+                    WHERE words @@ plainto_tsquery('english', terms.term) AND {matches_filters}
+                    UNION SELECT events.position
+                    FROM {schema}.events AS older JOIN {schema}.events USING (fact)
+                    WHERE older.words @@ plainto_tsquery('english', terms.term)
+                        AND older.superseded AND older.scope = %(scope)s
+                        AND older.tags @> %(tags)s AND NOT events.superseded
+                        AND {matches_filters} AND %(follow)s
+                    ORDER BY position DESC LIMIT %(limit)s
+                ) AS matching
+                ORDER BY terms.number, matching.position DESC""",
+            values,
+        )
+        for term_number, position in rows:
             matches[term_number].append(position)
         weights = shortlist(list(matches.values()), lines=lines, k=k)
         word_counts: dict[int, int] = {}
         old: set[int] = set()
-        for row in await self._rows(connection, _WORD_COUNTS, [scope, list(weights)]):
+        rows = await self._rows(
+            connection,
+            """SELECT position, word_count, {current} FROM {schema}.events
+                WHERE scope = %s AND position = ANY(%s)""",
+            [scope, list(weights)],
+        )
+        for row in rows:
             position, word_counts[position], is_current = row
             if not is_current:
                 old.add(position)
@@ -481,14 +507,21 @@ class PostgresMemory:
             await connection.execute("RESET lock_timeout")
             await self._configure(connection)
 
+    async def _execute(
+        self,
+        connection: AsyncConnection,
+        statement: LiteralString,
+        values: Sequence[Any] | dict[str, Any],
+    ) -> AsyncCursor[tuple[Any, ...]]:
+        return await connection.execute(qualified(statement, self._schema), values)
+
     async def _rows(
         self,
         connection: AsyncConnection,
         statement: LiteralString,
         values: Sequence[Any] | dict[str, Any],
     ) -> list[tuple[Any, ...]]:
-        cursor = await connection.execute(qualified(statement, self._schema), values)
-        return await cursor.fetchall()
+        return await (await self._execute(connection, statement, values)).fetchall()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:

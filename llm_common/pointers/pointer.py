@@ -459,23 +459,17 @@ class SteadyClock:
         return self._read().astimezone(UTC)
 
 
-def call_digest(
-    *, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None
-) -> str:
+def call_digest(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
     """Hash a call to 64 hexadecimal digits, whose first digits are the pointer id.
 
-    The order of keys does not matter. The task ids None, "None" and "null" differ.
+    The task ids None, "None" and "null" differ.
 
-    Raises:
-        UnserialisableError: If the arguments cannot be represented in JSON.
+    Args:
+        args_json: The `stable_json` of the arguments, in which the order of keys does not matter.
+        tool_name: Name of the tool.
+        query_id: Id of the query.
+        task_id: Task of the plan, if any.
     """
-    return call_digest_of(
-        stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id
-    )
-
-
-def call_digest_of(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
-    """Hash a call as `call_digest` does, from the `stable_json` of its arguments."""
     ids_json = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
     # The same text as `stable_json` of all four, since "args" sorts first. Large arguments are thus
     # encoded once.
@@ -493,7 +487,8 @@ def compute_pointer_id(
     Raises:
         UnserialisableError: If the arguments cannot be represented in JSON.
     """
-    return call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id)[:12]
+    args_json = stable_json(args)
+    return call_digest(args_json, tool_name=tool_name, query_id=query_id, task_id=task_id)[:12]
 
 
 def digest_of(value: object) -> str:

@@ -24,7 +24,7 @@ from llm_common.errors import (
 )
 from llm_common.pointers.pointer import (
     ContextPointer,
-    call_digest_of,
+    call_digest,
     checked_query_id,
     describe_result,
     digest_of,
@@ -144,9 +144,7 @@ class Call:
             redacted_tool_name=redacted_name,
             args=stored_args,
             args_sha256=text_digest(stable),
-            call_sha256=call_digest_of(
-                stable, tool_name=tool_name, query_id=query_id, task_id=task
-            ),
+            call_sha256=call_digest(stable, tool_name=tool_name, query_id=query_id, task_id=task),
             summary=summary_line(tool_name=redacted_name, args=redacted_args),
         )
 

@@ -199,7 +199,13 @@ class ReadBackTool(Tool):
                 counter=self._counter,
             )
         except StoreError as exc:
-            raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
+            # A model that reads only "not found" repeats the call, which may cost money or write
+            # twice. So no reason hints to run the tool again.
+            reason = "the stored result cannot be read now; go on without it"
+            if isinstance(exc, PointerNotFoundError):
+                reason = _MISSES[exc.reason]
+            text = f"{reason}, and say so where it matters"
+            raise ToolFailedError(text, tool=self.name) from exc
 
 
 def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:
@@ -217,14 +223,6 @@ def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:
         raise ConfigError("read_back needs a ToolRegistry; pass one", variable="tool_registry")
     # A copy, since the registry may serve other sessions too.
     return ToolRegistry([*registry, *readers])
-
-
-def explain_miss(error: StoreError) -> str:
-    """Return why a result cannot be read, without a hint to run its tool again."""
-    # A model that reads only "not found" repeats the call, which may cost money or write twice.
-    if not isinstance(error, PointerNotFoundError):
-        return "the stored result cannot be read now; go on without it, and say so where it matters"
-    return f"{_MISSES[error.reason]}, and say so where it matters"
 
 
 def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from llm_common.agents import ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.errors import PointerNotFoundError, UnsafePathError, UnserialisableError
 from llm_common.pointers.pointer import call_digest, check_pointer_id
+from llm_common.text.canonical import stable_json
 
 
 def pointer_id(args: dict[Any, Any], task_id: Any = "t") -> str:
@@ -15,9 +16,9 @@ def pointer_id(args: dict[Any, Any], task_id: Any = "t") -> str:
 
 def test_the_golden_id_never_changes_s0_01() -> None:
     assert pointer_id({"ticker": "AAPL", "limit": 5}) == "24248a36f5e3"
-    assert call_digest(
-        tool_name="tool", args={"limit": 5, "ticker": "AAPL"}, query_id="q", task_id="t"
-    ).startswith("24248a36f5e3")
+    args_json = stable_json({"limit": 5, "ticker": "AAPL"})
+    call_sha256 = call_digest(args_json, tool_name="tool", query_id="q", task_id="t")
+    assert call_sha256.startswith("24248a36f5e3")
 
 
 def test_key_order_never_matters_s0_02() -> None:

@@ -49,14 +49,6 @@ _MAX_LISTED_COLUMNS: Final = 100
 _CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9a-f]{8})")
 _NAME: Final = re.compile(r"\w+")
 _SUMMARY_CHARS: Final = 100
-_NONE_LISTED: Final = (
-    "No result is listed here yet. A table that an earlier preview named is queried by its whole "
-    "name, and a result is read by its id"
-)
-_NO_ROWS: Final = (
-    "0 rows. If you expected some, look at the values: texts are compared with their case, LIKE "
-    "ignores it, and number(x) reads texts such as $1,234.50."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,10 @@ class SessionTables:
         if self._opened is None:
             self._opened = RecordDatabase()
             if self._results.lists_own:
-                self._opened.no_tables = _NONE_LISTED
+                self._opened.no_tables = (
+                    "No result is listed here yet. A table that an earlier preview named is "
+                    "queried by its whole name, and a result is read by its id"
+                )
         return self._opened
 
     def tables(self) -> tuple[StoredTable, ...]:
@@ -355,7 +350,10 @@ def answer_text(
     """
     start = _start_of(sql, cursor)
     if not rows.rows:
-        return _NO_ROWS + _notes_of(rows)
+        return (
+            "0 rows. If you expected some, look at the values: texts are compared with their case, "
+            f"LIKE ignores it, and number(x) reads texts such as $1,234.50.{_notes_of(rows)}"
+        )
     fitting = _Page(sql, rows, start)
     last = min(len(rows.rows), start + _most_rows(rows, start, max_tokens, counter))
     while last > start + 1 and counter.count(fitting.text(last)) > max_tokens:
