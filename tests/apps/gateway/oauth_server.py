@@ -29,6 +29,7 @@ class OAuthServer:
         takes_no_clients: Whether clients cannot register themselves.
         forgets: Whether it refuses to renew tokens.
         padding: Characters by which its answers with tokens are longer.
+        elsewhere: Endpoints that its metadata put on a host that others could read along.
         renewals: Number of accepted renewals.
         resources: The `resource` of each token request.
     """
@@ -39,6 +40,7 @@ class OAuthServer:
         self.expires_in = 3600
         self.refuse = self.forgets = self.takes_no_clients = False
         self.padding = 0
+        self.elsewhere: set[str] = set()
         self.renewals = 0
         self.resources: list[str | None] = []
         self.access: set[str] = set()
@@ -56,12 +58,16 @@ class OAuthServer:
     async def resource(self, _: Request) -> Response:
         return JSONResponse({"resource": self.url, "authorization_servers": [self.base]})
 
+    def _endpoint(self, name: str) -> str:
+        base = "http://login.example" if name in self.elsewhere else self.base
+        return f"{base}/{name}"
+
     async def metadata(self, _: Request) -> Response:
         return JSONResponse(
             {
                 "issuer": self.base,
-                "authorization_endpoint": f"{self.base}/authorize",
-                "token_endpoint": f"{self.base}/token",
+                "authorization_endpoint": self._endpoint("authorize"),
+                "token_endpoint": self._endpoint("token"),
                 "registration_endpoint": f"{self.base}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],

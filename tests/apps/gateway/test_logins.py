@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -239,16 +240,32 @@ async def test_a_login_over_plain_http_elsewhere_is_refused() -> None:
         await log_in(ServerConfig(url="http://host.invalid/mcp"), show=print)
 
 
-async def test_a_callback_with_another_state_is_refused(far: OAuthServer) -> None:
+@pytest.mark.parametrize("endpoint", ["authorize", "token"])
+async def test_an_endpoint_that_others_could_read_ends_a_login_before_it_is_shown(
+    far: OAuthServer, endpoint: str
+) -> None:
+    far.elsewhere.add(endpoint)
+    shown: list[str] = []
+    with pytest.raises(LoginError, match=r"http://login\.example is not HTTPS"):
+        await log_in(ServerConfig(url=far.url), show=shown.append, timeout_s=30)
+    assert not shown
+
+
+@pytest.mark.parametrize("foreign", ["code=x", "code=x&state=forged", "error=access_denied"])
+async def test_a_login_ignores_callbacks_with_another_state(far: OAuthServer, foreign: str) -> None:
     opening: list[asyncio.Task[None]] = []
 
-    def show(url: str) -> None:
-        forged = url.replace("&state=", "&state=forged")
-        opening.append(asyncio.create_task(open_in_browser(forged)))
+    async def open_both(url: str) -> None:
+        [callback] = parse_qs(urlsplit(url).query)["redirect_uri"]
+        await open_in_browser(f"{callback}?{foreign}")
+        await open_in_browser(url)
 
-    with pytest.raises(LoginError, match="State parameter mismatch"):
-        await log_in(ServerConfig(url=far.url), show=show, timeout_s=30)
+    def show(url: str) -> None:
+        opening.append(asyncio.create_task(open_both(url)))
+
+    login = await log_in(ServerConfig(url=far.url), show=show, timeout_s=30)
     await asyncio.gather(*opening)
+    assert login.tokens.access_token in far.access
 
 
 async def test_the_commands_log_in_and_out(far: OAuthServer, home: Path) -> None:

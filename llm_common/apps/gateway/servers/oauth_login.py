@@ -84,14 +84,23 @@ async def log_in(
     try:
         async with (
             asyncio.timeout(timeout_s),
-            _callbacks(server.oauth.callback_port) as (address, result),
+            _callbacks(server.oauth.callback_port) as (address, callbacks),
         ):
+            states: list[str] = []
 
             async def redirect(url: str) -> None:
+                # Before the user logs in: the code must not be sent where others could read it.
+                _check(url)
+                _check(_issuer_of(server, provider)[1])
+                # Behind the last `?`, because the endpoint may have parameters too.
+                states.append(parse_qs(url.rpartition("?")[2])["state"][0])
                 show(url)
 
             async def answer() -> AuthorizationCodeResult:
-                return _code(await result)
+                # Any program and page of this machine can send a callback.
+                while (query := await callbacks.get()).get("state") not in states:
+                    pass
+                return _code(query)
 
             if server.oauth.client_id:  # or else a new one is registered
                 new.client = _client_of(server.oauth, address)
@@ -139,12 +148,7 @@ def _login_of(
     tokens: OAuthToken,
     client: OAuthClientInformationFull,
 ) -> Login:
-    context = provider.context
-    origin = context.get_authorization_base_url(server.url)
-    issuer, token_endpoint = context.auth_server_url or origin, urljoin(origin, "/token")
-    if metadata := context.oauth_metadata:
-        issuer, token_endpoint = str(metadata.issuer), str(metadata.token_endpoint)
-    _check(token_endpoint)
+    issuer, token_endpoint = _issuer_of(server, provider)
     return Login(
         resource=resource_of(server.url),
         issuer=issuer,
@@ -155,8 +159,17 @@ def _login_of(
     )
 
 
+def _issuer_of(server: ServerConfig, provider: OAuthClientProvider) -> tuple[str, str]:
+    """Return the authorization server, and the address of its token endpoint."""
+    context = provider.context
+    if metadata := context.oauth_metadata:
+        return str(metadata.issuer), str(metadata.token_endpoint)
+    origin = context.get_authorization_base_url(server.url)
+    return context.auth_server_url or origin, urljoin(origin, "/token")
+
+
 def _check(url: str) -> None:
-    """Check that a token sent to an address cannot be read on the way.
+    """Check that what is sent to an address cannot be read on the way.
 
     Raises:
         LoginError: If the address is neither HTTPS nor on this machine.
@@ -195,9 +208,9 @@ def _code(query: Mapping[str, str]) -> AuthorizationCodeResult:
 
 
 @asynccontextmanager
-async def _callbacks(port: int) -> AsyncIterator[tuple[str, asyncio.Future[dict[str, str]]]]:
-    """Listen on a port of this machine, and yield its address and the query of a callback."""
-    result: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+async def _callbacks(port: int) -> AsyncIterator[tuple[str, asyncio.Queue[dict[str, str]]]]:
+    """Listen on a port of this machine, and yield its address and the queries of callbacks."""
+    callbacks: asyncio.Queue[dict[str, str]] = asyncio.Queue()
 
     async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -208,9 +221,9 @@ async def _callbacks(port: int) -> AsyncIterator[tuple[str, asyncio.Future[dict[
             is_callback = target.path == _PATH
             writer.write(_ANSWER if is_callback else _NOT_FOUND)
             await writer.drain()
-            if is_callback and not result.done():
+            if is_callback:
                 query = parse_qs(target.query.partition(" ")[0])
-                result.set_result({name: values[0] for name, values in query.items()})
+                callbacks.put_nowait({name: values[0] for name, values in query.items()})
         except (OSError, ValueError):
             pass  # a broken request, after which another one may come
         finally:
@@ -224,7 +237,7 @@ async def _callbacks(port: int) -> AsyncIterator[tuple[str, asyncio.Future[dict[
     # A client that was registered by hand has the name, as the forms for it show.
     host = "localhost" if port else "127.0.0.1"
     async with listening:
-        yield f"http://{host}:{listening.sockets[0].getsockname()[1]}{_PATH}", result
+        yield f"http://{host}:{listening.sockets[0].getsockname()[1]}{_PATH}", callbacks
 
 
 @contextmanager
