@@ -135,6 +135,31 @@ async def test_a_gateway_ends_its_servers_on_sigterm(
         await asyncio.gather(waiting, return_exceptions=True)
 
 
+STAYS = """
+import os, subprocess, sys
+child = subprocess.Popen(["sleep", "600"])
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.getpid()} {child.pid}")
+child.wait()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="the test looks at /proc")
+async def test_no_server_and_no_child_of_it_outlives_a_killed_gateway(tmp_path: Path) -> None:
+    pids, config = tmp_path / "pids", tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": ["-c", STAYS, str(pids)]}
+    config.write_text(json.dumps({"mcpServers": {"stays": entry}}), encoding="utf-8")
+    gateway = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-c", "from llm_common.apps.cli import main; main()", "gateway"],
+        *["doctor", "-c", str(config)],
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    gateway.kill()
+    await gateway.wait()
+    await until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()))
+
+
 def _runs(pid: int) -> bool:
     path = Path(f"/proc/{pid}/stat")
     return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"

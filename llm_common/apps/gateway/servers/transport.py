@@ -7,8 +7,14 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -227,20 +233,45 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
                     stdin.write(line.encode() + b"\n")
                     await stdin.drain()
 
+    with _guarded(process.pid):
+        try:
+            async with incoming, read, write, outgoing, anyio.create_task_group() as group:
+                group.start_soon(receive)
+                group.start_soon(send)
+                try:
+                    yield read, write
+                finally:
+                    group.cancel_scope.cancel()
+        finally:
+            # Shielded, because a cancelled task cannot wait, and the process would stay.
+            with anyio.CancelScope(shield=True):
+                stdin.close()
+                await _end(process)
+                transport.close()
+
+
+@contextmanager
+def _guarded(pid: int) -> Iterator[None]:
+    """Kill a process and its children if this process is killed inside the block.
+
+    A gateway that is killed could not end the servers that do not end with their stdin.
+    """
+    if not hasattr(os, "killpg"):
+        yield
+        return
+    # Its stdin ends with this process. Its own session keeps it from signals to this one's group.
+    guard = subprocess.Popen(  # noqa: S603 - a fixed command
+        ["/bin/sh", "-c", f"read _; kill -s KILL -- -{pid}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        async with incoming, read, write, outgoing, anyio.create_task_group() as group:
-            group.start_soon(receive)
-            group.start_soon(send)
-            try:
-                yield read, write
-            finally:
-                group.cancel_scope.cancel()
+        yield
     finally:
-        # Shielded, because a cancelled task cannot wait, and the process would stay.
-        with anyio.CancelScope(shield=True):
-            stdin.close()
-            await _end(process)
-            transport.close()
+        guard.kill()
+        guard.communicate()
 
 
 async def _how_it_ended(process: asyncio.subprocess.Process, relay: StderrRelay) -> str:
