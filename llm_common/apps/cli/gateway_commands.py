@@ -317,6 +317,8 @@ def _show(report: "GatewayReport", title: str) -> None:
             lines.append(f"    changed after it was approved: {safe_line(tool)}")
     for name in report.waiting:
         lines.append(f"  {safe_line(name)}: waits for `llm-common gateway approve`")
+    for rule in report.idle_rules:
+        lines.append(f"  the rule {safe_line(rule)} matches no tool")
     lines.append(f"  listed: {_listed(report)}")
     if report.calls:
         lines.append(

@@ -226,14 +226,14 @@ class HostSession:
             return _text_result(await self._search(str(arguments.get("query", ""))))
         if name in (READ_CALL, TOOL_CALL):
             return await self._call_by_name(params, arguments, host)
-        match = await self.catalogue.find(name)
-        if match is None:
+        tool = await self.catalogue.find(name)
+        if tool is None:
             return await self._unknown(name)
         intent = ""
-        if self.catalogue.current().takes_intent(match[1]):
+        if self.catalogue.current().takes_intent(tool):
             # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
-        return await self._run(*match, params, arguments, intent=intent, host=host)
+        return await self._run(name, tool, params, arguments, intent=intent, host=host)
 
     async def _unknown(self, name: str) -> types.CallToolResult:
         """Return an error with similar names, and with the servers whose tools are missing."""
@@ -263,11 +263,11 @@ class HostSession:
     ) -> CallResult:
         """Run the tool that a call of `call_tool` names, after checking its arguments."""
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
-        match = await self.catalogue.find(name)
-        if match is None:
+        tool = await self.catalogue.find(name)
+        if tool is None:
             return await self._unknown(name)
         # The host may have asked its user for one of the two tools only.
-        if params.name == READ_CALL and not is_marked_read_only(match[1]):
+        if params.name == READ_CALL and not is_marked_read_only(tool):
             caller = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
             return _text_result(
                 f"{name} was not run: it is not marked read-only. Run it with {caller}",
@@ -279,10 +279,10 @@ class HostSession:
                 is_error=True,
             )
         # The host has no schema for these arguments, so it cannot have checked them.
-        if problems := self.catalogue.current().problems(match[0], inner):
+        if problems := self.catalogue.current().problems(name, inner):
             return _text_result(problems, is_error=True)
         return await self._run(
-            *match, params, inner, intent=str(arguments.get("intent") or ""), host=host
+            name, tool, params, inner, intent=str(arguments.get("intent") or ""), host=host
         )
 
     async def _run(
@@ -355,7 +355,7 @@ class HostSession:
         output = await in_thread(output_of_result, result)
         preview = await self.results.preview(
             output,
-            self.catalogue.config.result_limits(tool.server, tool.name),
+            self.catalogue.config.result_limits(tool.server, tool.name, name),
             tool=name,
             args=arguments,
             intent=intent,
@@ -374,7 +374,7 @@ class HostSession:
         """Return a server's refusal, with a preview instead of a long message."""
         preview = await self.results.preview(
             ServerOutput(error.data, [error.message]),
-            self.catalogue.config.result_limits(tool.server, tool.name),
+            self.catalogue.config.result_limits(tool.server, tool.name, name),
             tool=name,
             args=arguments,
         )

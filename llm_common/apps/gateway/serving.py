@@ -58,6 +58,8 @@ class GatewayReport(BaseModel):
         running: Whether the process still runs.
         servers: The servers.
         waiting: New or changed servers that wait for `llm-common gateway approve`.
+        idle_rules: Rules that match no tool, such as `deny drop_table of git`. Empty while a server
+            has not listed its tools.
         tokens_of_all: Tokens of the definitions of all tools, as the servers wrote them.
         tokens_listed: Tokens of the definitions that a host lists, with the gateway's own tools and
             instructions.
@@ -77,6 +79,7 @@ class GatewayReport(BaseModel):
     running: bool = True
     servers: tuple[ServerReport, ...] = ()
     waiting: tuple[str, ...] = ()
+    idle_rules: tuple[str, ...] = ()
     tokens_of_all: int = 0
     tokens_listed: int = 0
     searched: bool = False
@@ -111,6 +114,7 @@ def report_on(session: HostSession) -> GatewayReport:
         servers.append(ServerReport(name=name, problem=problem))
     return GatewayReport(
         servers=tuple(servers),
+        idle_rules=session.catalogue.idle_rules(),
         tokens_of_all=listing.server_tokens,
         tokens_listed=session.listed_tokens(searched=listing.searched),
         searched=listing.searched,

@@ -113,6 +113,20 @@ def test_status_says_what_the_list_costs_or_saves(
     assert f"  {line}\n" in run("gateway", "status", "--folder", tmp_path).stdout
 
 
+def test_doctor_names_the_rules_that_match_no_tool(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": ["-S", HOSTILE_SERVER]}
+    path = tmp_path / "mcp.json"
+    entry = {**server, "llmCommon": {"deny": ["drop_table", "nothing*"], "pinned": ["ok"]}}
+    path.write_text(json.dumps({"mcpServers": {"good": entry}}), encoding="utf-8")
+    output = run("gateway", "doctor", "-c", path).stdout
+    assert "  the rule deny drop_table of good matches no tool\n" in output
+    assert "pin ok" not in output
+    # While a server has not listed its tools, nothing is known.
+    absent = {"command": "./no-such-program"}
+    path.write_text(json.dumps({"mcpServers": {"good": entry, "absent": absent}}), encoding="utf-8")
+    assert "matches no tool" not in run("gateway", "doctor", "-c", path, code=1).stdout
+
+
 def test_doctor_names_a_server_with_an_unset_variable_and_runs_the_others(tmp_path: Path) -> None:
     path = configuration(
         tmp_path,

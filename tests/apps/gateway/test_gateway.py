@@ -183,6 +183,21 @@ async def test_rules_of_a_server_keep_its_results_whole() -> None:
         assert "stored" in text_of(await host.call_tool("get_log", {"lines": 20_000}))
 
 
+async def test_rules_match_the_names_that_a_host_sees_and_idle_ones_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = ToolRules(whole=("odd_get_log",), deny=("odd_pause", "get_lgo"))
+    server = odd().model_copy(update={"rules": rules})
+    async with host_of(config_of(odd=server, other=odd())) as host:
+        names = {tool.name for tool in (await host.list_tools()).tools}
+        assert "pause" in names  # of the other server, whose tool is now the only one
+        assert "odd_pause" not in names
+        assert text_of(await host.call_tool("odd_get_log", {"lines": 2_000})).count("\n") == 1_999
+        await host.list_tools()
+    assert caplog.text.count("the rule deny get_lgo of odd matches no tool") == 1
+    assert caplog.text.count("matches no tool") == 1
+
+
 async def test_a_result_that_breaks_its_schema_reaches_the_host() -> None:
     async with host_of(config_of(odd=odd())) as host:
         assert text_of(await host.call_tool("wrong_output", {})) == "odd"

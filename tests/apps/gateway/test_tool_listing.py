@@ -23,10 +23,16 @@ def tool(
     return ServerTool(server, name, description, PATH, read_only)
 
 
-def listing(*tools: ServerTool, rules: ToolRules | None = None, **settings: Any) -> ToolListing:
+def listing(
+    *tools: ServerTool,
+    rules: ToolRules | None = None,
+    general: ToolRules | None = None,
+    **settings: Any,
+) -> ToolListing:
     servers = {one.server: ServerConfig(command="x", rules=rules or ToolRules()) for one in tools}
     by_server = {name: [one for one in tools if one.server == name] for name in servers}
-    return ToolListing(GatewayConfig(servers=servers, **settings), by_server, COUNTER)
+    config = GatewayConfig(servers=servers, rules=general or ToolRules(), **settings)
+    return ToolListing(config, by_server, COUNTER)
 
 
 def places(tools: ToolListing) -> dict[str, str]:
@@ -69,7 +75,6 @@ def test_long_names_end_with_a_digest_and_stay_unique() -> None:
     tools = listing(*long, tool("a", "k" * 64), host_prefix="mcp__")
     assert len(tools.tools) == 5
     assert {len(name) for name in tools.tools} == {59}
-    assert all(tools.find(name) == (name, one) for name, one in tools.tools.items())
     alone = listing(long[0], host_prefix="mcp__")
     assert set(alone.tools) < set(tools.tools)
     assert "k" * 64 in listing(tool("a", "k" * 64)).tools
@@ -81,16 +86,9 @@ def test_names_do_not_depend_on_the_order_of_servers() -> None:
 
 
 def test_a_tool_is_found_by_its_listed_name() -> None:
-    tools = listing(tool("a", "search"), tool("b", "search"))
-    assert [
-        found and found[0]
-        for found in map(tools.find, ("a_search", "b_search", "search", "b/search"))
-    ] == [
-        "a_search",
-        "b_search",
-        None,
-        None,
-    ]
+    tools = listing(tool("a", "search"), tool("b", "search")).tools
+    names = ("a_search", "b_search", "search", "b/search")
+    assert [name in tools for name in names] == [True, True, False, False]
 
 
 def test_global_and_server_rules_both_apply() -> None:
@@ -270,3 +268,37 @@ def test_the_refusal_of_a_call_stays_within_the_limit_of_a_search(name: str) -> 
         assert refusal.endswith(" Its other parameters are too many to be shown here.")
         assert COUNTER.count(refusal) <= 2_000
     assert "small(path: str)" in tools.problems("small", {"path": 5})
+
+
+@pytest.mark.parametrize(
+    "glob",
+    ["drop table", "drop_table", "a/drop table", "a/drop_table", "a_drop*", "a/a_drop_table"],
+)
+def test_a_rule_names_a_tool_as_its_server_or_as_the_host_without_rules(glob: str) -> None:
+    pair = [tool("a", "drop table"), tool("b", "drop table"), tool("a", "keep")]
+    if "a_drop" not in glob:  # no other server has the name, so it has no prefix
+        del pair[1]
+    denied = listing(*pair, general=ToolRules(deny=(glob,)))
+    assert "a/drop table" not in places(denied).values()
+    assert "keep" in denied.tools
+    assert not denied.idle_rules
+    allowed = listing(*pair, general=ToolRules(allow=(glob,)))
+    assert [*places(allowed).values()] == ["a/drop table"]
+    pinned = listing(*pair, general=ToolRules(pinned=(glob,)), tools="search")
+    assert [places(pinned)[name] for name in pinned.pinned_names] == ["a/drop table"]
+
+
+def test_rules_that_match_no_tool_are_named() -> None:
+    rules = ToolRules(allow=("*",), deny=("gone", "o*"), pinned=("two", "a/two"), whole=("x://*",))
+    tools = listing(
+        tool("a", "one"), tool("b", "two"), rules=rules, general=ToolRules(deny=("b/one", "t*"))
+    )
+    assert tools.idle_rules == (
+        "deny b/one",
+        "deny gone of a",
+        "pin two of a",
+        "pin a/two of a",
+        "deny gone of b",
+        "deny o* of b",
+        "pin a/two of b",
+    )

@@ -1,7 +1,7 @@
 """Configure the gateway: its servers, their tools, and the limits of results: `GatewayConfig`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -52,7 +52,8 @@ class ResultLimits:
 class ToolRules(BaseModel):
     """The choice of tools and the limits of their results, for one server or for all.
 
-    Globs are case-sensitive and match `name` or `server/name`.
+    Globs are case-sensitive and match `name` or `server/name`. The name is the server's, or the one
+    that a host would see without rules.
 
     Attributes:
         allow: Only these tools are available.
@@ -79,17 +80,17 @@ class ToolRules(BaseModel):
     max_whole_tokens: int | None = Field(default=None, ge=MIN_LIMIT_TOKENS)
     max_preview_tokens: int | None = Field(default=None, ge=MIN_LIMIT_TOKENS)
 
-    def admits(self, server: str, tool: str) -> bool:
-        """Return whether a tool is allowed and not denied."""
-        return _any_matches(self.allow, server, tool) and not _any_matches(self.deny, server, tool)
+    def admits(self, server: str, *names: str) -> bool:
+        """Return whether a tool with these names is allowed and not denied."""
+        return any_matches(self.allow, server, names) and not any_matches(self.deny, server, names)
 
-    def pins(self, server: str, tool: str) -> bool:
-        """Return whether a tool is always listed."""
-        return _any_matches(self.pinned, server, tool)
+    def pins(self, server: str, *names: str) -> bool:
+        """Return whether a tool with these names is always listed."""
+        return any_matches(self.pinned, server, names)
 
-    def keeps_whole(self, server: str, tool: str) -> bool:
+    def keeps_whole(self, server: str, *names: str) -> bool:
         """Return whether the results of a tool stay whole up to `MAX_WHOLE_TOKENS`."""
-        return _any_matches(self.whole, server, tool)
+        return any_matches(self.whole, server, names)
 
 
 class OAuthClient(BaseModel):
@@ -278,12 +279,12 @@ class GatewayConfig(BaseModel):
             return (self.rules,)
         return self.rules, self.servers[server].rules
 
-    def result_limits(self, server: str, tool: str) -> ResultLimits | None:
+    def result_limits(self, server: str, *names: str) -> ResultLimits | None:
         """Return the limits of a tool's results, or None if every result stays whole.
 
         Args:
             server: The server's name.
-            tool: The tool's name there, or the URI of a resource.
+            names: The tool's names there and in the host, or the URI of a resource.
         """
         if self.max_whole_tokens is None:
             return None
@@ -292,7 +293,7 @@ class GatewayConfig(BaseModel):
         for rules in self.rules_of(server):
             max_whole = rules.max_whole_tokens or max_whole
             max_preview = rules.max_preview_tokens or max_preview
-            is_whole = is_whole or rules.keeps_whole(server, tool)
+            is_whole = is_whole or rules.keeps_whole(server, *names)
         if is_whole:
             max_whole = max(max_whole, MAX_WHOLE_TOKENS)
         return ResultLimits(max_whole, min(max_preview, max_whole))
@@ -338,6 +339,11 @@ def _invalid(error: ValidationError, where: str) -> ConfigError:
     )
 
 
-def _any_matches(globs: Globs, server: str, tool: str) -> bool:
-    # Not `fnmatch`, which ignores case on Windows and nowhere else.
-    return any(fnmatchcase(tool, glob) or fnmatchcase(f"{server}/{tool}", glob) for glob in globs)
+def any_matches(globs: Globs, server: str, names: Iterable[str]) -> bool:
+    """Return whether one of some globs matches a name, or the server with a name."""
+    for name in names:
+        for glob in globs:
+            # Not `fnmatch`, which ignores case on Windows and nowhere else.
+            if fnmatchcase(name, glob) or fnmatchcase(f"{server}/{name}", glob):
+                return True
+    return False

@@ -133,6 +133,7 @@ class Catalogue:
         self._telling: set[asyncio.Task[None]] = set()
         self._updating = asyncio.Lock()
         self._listing = ToolListing(config, {}, counter)
+        self._idle_rules: tuple[str, ...] = ()
         self.servers: dict[str, ServerOffer] = {}
         self.reload(config)
 
@@ -240,41 +241,53 @@ class Catalogue:
                     if offer.offered is not None:
                         tools[name] = offer.offered
                 if self._listing.is_of(config, tools):
+                    self._warn_of_idle_rules()
                     return self._listing
                 # In a thread, because counting thousands of definitions takes seconds.
                 self._listing = await in_thread(ToolListing, config, tools, self._counter)
 
-    async def find(self, name: str) -> tuple[str, ServerTool] | None:
-        """Return a tool with its name in the host, or None.
+    def idle_rules(self) -> tuple[str, ...]:
+        """Return the rules that match no tool, or none while a server has not listed its tools."""
+        listed = [offer.listed for offer in self.servers.values()]
+        if None in listed or self.config.left_out:
+            return ()
+        return self._listing.idle_rules
+
+    def _warn_of_idle_rules(self) -> None:
+        idle = self.idle_rules()
+        for rule in idle:
+            if rule not in self._idle_rules:
+                _log.warning("the rule %s matches no tool", rule)
+        self._idle_rules = idle
+
+    async def find(self, name: str) -> ServerTool | None:
+        """Return the tool with a name in the host, or None.
 
         A tool that is only remembered counts once its server has listed it.
 
         Raises:
             ToolError: If the server of a remembered tool has failed.
         """
-        match = self._current_match(name) or (await self.latest()).find(name)
-        if match is None:
-            return (await self.listing()).find(name)
-        offer = self.servers[match[1].server]
+        tool = self._current_tool(name) or (await self.latest()).tools.get(name)
+        if tool is None:
+            return (await self.listing()).tools.get(name)
+        offer = self.servers[tool.server]
         if not offer.is_remembered:
-            return match
+            return tool
         task = self._list_if_needed(offer)
         # Not `await task`, because cancelling one call must not cancel the listing.
         await asyncio.wait({task})
         if isinstance(offer.error, ToolError):
             raise offer.error
-        return (await self.latest()).find(name)
+        return (await self.latest()).tools.get(name)
 
-    def _current_match(self, name: str) -> tuple[str, ServerTool] | None:
+    def _current_tool(self, name: str) -> ServerTool | None:
         """Return a tool of the current listing, if its server offers the same tools still."""
-        match = self._listing.find(name)
-        if match is None:
-            return None
-        server = match[1].server
-        offer = self.servers.get(server)
+        tool = self._listing.tools.get(name)
+        offer = self.servers.get(tool.server) if tool else None
         # Valid even if another server has just listed thousands of tools.
-        if offer and self._listing.is_of_server(server, self.config, offer.offered):
-            return match
+        if offer and self._listing.is_of_server(offer.connection.name, self.config, offer.offered):
+            return tool
         return None
 
     async def search(self, query: str) -> tuple[str, tuple[str, ...]]:
@@ -374,11 +387,12 @@ class Catalogue:
         for tool in tools:
             if tool.name not in changed:
                 offered.append(tool)
-            elif not self.config.approve_changes:
-                # Nobody has approved the hint that it only reads either.
-                hint = None if tool.read_only else tool.read_only
-                description = f"{_CHANGED} {tool.description}"
-                offered.append(replace(tool, description=description, read_only=hint))
+                continue
+            # Nobody has approved the hint that it only reads either.
+            hint = None if tool.read_only else tool.read_only
+            description = f"{_CHANGED} {tool.description}"
+            is_held = self.config.approve_changes
+            offered.append(replace(tool, description=description, read_only=hint, is_held=is_held))
         # The same object if nothing changed, so that no listing is created for it.
         if offer.offered == tuple(offered):
             return changed, offer.offered

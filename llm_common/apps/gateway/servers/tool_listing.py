@@ -3,13 +3,13 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, Final
 
-from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, any_matches
 from llm_common.core import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.text import in_fence, one_line, printable, stable_json
@@ -53,6 +53,7 @@ class ServerTool:
         description: The server's description, without invisible and control characters.
         parameters: The JSON Schema of the arguments, with such descriptions.
         read_only: The server's hint, or None without one.
+        is_held: Whether it waits for the user's approval, and so is not available.
         definition: The server's whole definition, which this module does not read.
     """
 
@@ -61,6 +62,7 @@ class ServerTool:
     description: str
     parameters: Mapping[str, Any]
     read_only: bool | None = None
+    is_held: bool = False
     definition: Any = field(default=None, repr=False)
 
 
@@ -103,6 +105,7 @@ class ToolListing:
         server_tokens: The tokens of the definitions as the servers wrote them, with the tools that
             the rules leave out.
         pinned_names: The names of the tools that are always listed.
+        idle_rules: The rules that match no tool, such as `deny drop_table of git`.
         searched: Whether a host lists tools to search and call instead of all tools.
     """
 
@@ -115,8 +118,13 @@ class ToolListing:
         self._config = config
         self._servers = tools
         self._counter = counter
-        available = [*filter(self._is_available, chain.from_iterable(tools.values()))]
+        every = [*chain.from_iterable(tools.values())]
         max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
+        # What the host would show without rules, because the user writes rules for what it shows.
+        self._unfiltered = {
+            (tool.server, tool.name): name for name, tool in _named(every, max_chars).items()
+        }
+        available = [*filter(self._is_available, every)]
         # Sorted, so that the list stays a cached prefix of the host's prompts.
         self.tools: Final = dict(sorted(_named(available, max_chars).items()))
         self.definition_tokens: Final[dict[str, int]] = {}
@@ -126,14 +134,15 @@ class ToolListing:
                 name, shown_description(tool), self.parameters(tool), counter
             )
             rules = config.rules_of(tool.server)
-            if any(rule.pins(tool.server, tool.name) for rule in rules):
+            if any(rule.pins(tool.server, *self._rule_names(tool)) for rule in rules):
                 pinned_names.add(name)
         self.pinned_names: Final = frozenset(pinned_names)
         self.tokens: Final = sum(self.definition_tokens.values())
         self.server_tokens: Final = sum(
             definition_tokens(tool.name, tool.description, tool.parameters, counter)
-            for tool in chain.from_iterable(tools.values())
+            for tool in every
         )
+        self.idle_rules: Final = tuple(self._rules_without_tools(every))
         is_over = config.tools == "auto" and self.tokens > config.max_tool_tokens
         self.searched: Final = config.tools == "search" or is_over
         self._index: ToolIndex | None = None
@@ -153,9 +162,39 @@ class ToolListing:
 
     def _is_available(self, tool: ServerTool) -> bool:
         rules = self._config.rules_of(tool.server)
-        if not all(rule.admits(tool.server, tool.name) for rule in rules):
+        if tool.is_held or not all(
+            rule.admits(tool.server, *self._rule_names(tool)) for rule in rules
+        ):
             return False
         return changes_nothing(tool) or not any(rule.read_only for rule in rules)
+
+    def _rule_names(self, tool: ServerTool) -> tuple[str, str]:
+        """Return the names of a tool that a rule may use."""
+        return tool.name, self._unfiltered[tool.server, tool.name]
+
+    def _rules_without_tools(self, tools: Sequence[ServerTool]) -> Iterator[str]:
+        """Yield the rules that match none of the tools, such as a misspelled one.
+
+        Rules of `whole` are left out, because they may match resources.
+        """
+        scopes = {"": self._config.rules}
+        for name, server in self._config.servers.items():
+            scopes[name] = server.rules
+        for scope, rules in scopes.items():
+            suffix = f" of {scope}" if scope else ""
+            named = [
+                (tool.server, self._rule_names(tool))
+                for tool in tools
+                if scope in ("", tool.server)
+            ]
+            for kind, globs in (
+                ("allow", rules.allow),
+                ("deny", rules.deny),
+                ("pin", rules.pinned),
+            ):
+                for glob in globs:
+                    if glob != "*" and not any(any_matches((glob,), *names) for names in named):
+                        yield f"{kind} {glob}{suffix}"
 
     def parameters(self, tool: ServerTool) -> Mapping[str, Any]:
         """Return the schema of a tool's arguments for the host, with `intent` if configured."""
@@ -239,11 +278,6 @@ class ToolListing:
                 break
             fitting.append(line)
         return fitting
-
-    def find(self, name: str) -> tuple[str, ServerTool] | None:
-        """Return a name with its tool, or None."""
-        tool = self.tools.get(name)
-        return None if tool is None else (name, tool)
 
     def _signature(self, name: str) -> str:
         tool = self.tools[name]
