@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import mcp_types as types
-from mcp import ClientSession
+from mcp import ClientSession, MCPError
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.servers.connection import OnNotification, ServerConnection
@@ -468,38 +468,22 @@ class Catalogue:
         """Return what each server lists. Of servers that fail or are too slow, this is nothing."""
 
         async def list_one(offer: ServerOffer) -> list[Any]:
-            capabilities = (await offer.connection.client()).server_capabilities
-            is_supported = capabilities.prompts if field == "prompts" else capabilities.resources
-            if is_supported is None:
-                return []
-            return await _all_pages(offer.connection, fetch, field)
+            try:
+                async with asyncio.timeout(self.config.list_wait_s) as limit:
+                    able = (await offer.connection.client()).server_capabilities
+                    # It has started, so it is only slow, and nothing announces its entries later.
+                    limit.reschedule(asyncio.get_running_loop().time() + REQUEST_WAIT_S)
+                    if (able.prompts if field == "prompts" else able.resources) is not None:
+                        return await _all_pages(offer.connection, fetch, field)
+            except TimeoutError:
+                offer.is_late = True
+            except (MCPError, ToolError):
+                pass  # its problem is that of its tools too
+            return []
 
         offers = [*self.servers.values()]
-        tasks = [asyncio.create_task(list_one(offer)) for offer in offers]
-        if not tasks:
-            return []
-        try:
-            # Not `gather`, which would lose the complete lists when the time is over.
-            await asyncio.wait(tasks, timeout=self.config.list_wait_s)
-            # A server that has started is only slow, and nothing announces its entries later.
-            slow = [
-                task
-                for offer, task in zip(offers, tasks, strict=True)
-                if offer.connection.is_running
-            ]
-            if slow:
-                await asyncio.wait(slow, timeout=REQUEST_WAIT_S)
-        finally:
-            late = {task for task in tasks if task.cancel()}
-        listed: list[tuple[ServerOffer, list[Any]]] = []
-        for offer, task in zip(offers, tasks, strict=True):
-            entries: list[Any] = []
-            if task in late:
-                offer.is_late = True
-            elif task.exception() is None:
-                entries = task.result()
-            listed.append((offer, entries))
-        return listed
+        lists = await asyncio.gather(*map(list_one, offers))
+        return list(zip(offers, lists, strict=True))
 
 
 def _cancel(offers: Iterable[ServerOffer]) -> None:

@@ -101,12 +101,12 @@ class ServerConnection:
         self._starting = asyncio.Lock()
         self._watchers: dict[str, set[object]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._subscribing: dict[str, asyncio.Task[None]] = {}
+        self._subscribing = asyncio.Lock()
         self._failures = 0
         self._retry_at = 0.0
         self.problem = ""
-        self._close_reason = ""
-        self._noted = self._closed = self._has_run = False
+        self._close_reason = ""  # also says that the server is closed
+        self._noted = self._has_run = False
 
     @property
     def is_running(self) -> bool:
@@ -132,7 +132,7 @@ class ServerConnection:
                 # The last process may hold a port or a lock until it has ended.
                 await self._finish()
                 # Checked here, because the gateway may close during the wait above.
-                if self._closed:
+                if self._close_reason:
                     raise self._down(self._close_reason)
                 self.wire, self._noted = Wire(name=self.name), False
                 self.questions.begin()
@@ -229,23 +229,11 @@ class ServerConnection:
             MCPError: If the server refused.
         """
         client = await self.client()
-        watchers = self._watchers.setdefault(uri, set())
-        # Before the request, so that a second watcher sends no second one.
-        watchers.add(watcher)
-        if len(watchers) == 1:
-            self._subscribing[uri] = asyncio.create_task(self._begin_watching(client, uri))
-        is_watched = False
-        try:
-            # A watcher that comes during the request shares its failure too.
-            if subscribing := self._subscribing.get(uri):
-                await asyncio.shield(subscribing)
-            is_watched = True
-        finally:
-            if not is_watched:
-                watchers.discard(watcher)
-            if not watchers:
-                self._watchers.pop(uri, None)
-                self._subscribing.pop(uri, None)
+        # A second watcher waits, so that it sends no second request, or sends it after a refusal.
+        async with self._subscribing:
+            if uri not in self._watchers:
+                await self._begin_watching(client, uri)
+            self._watchers.setdefault(uri, set()).add(watcher)
 
     async def unwatch(self, watcher: object, uri: str | None = None) -> None:
         """Stop watching a resource for a watcher, or all its resources."""
@@ -257,7 +245,6 @@ class ServerConnection:
             if watchers:
                 continue
             del self._watchers[watched]
-            self._subscribing.pop(watched, None)
             if following := self._following.pop(watched, None):
                 following.cancel()
             # A server that has ended watches nothing, and a request would start it again.
@@ -289,9 +276,8 @@ class ServerConnection:
         Args:
             reason: What later requests are told.
         """
-        self._close_reason = reason
         # First, so that a request that waits in `client` does not start the server again.
-        self._closed = True
+        self._close_reason = reason
         self.wire.ended.set()
         # A start does not watch `ended`, so it has to be cancelled.
         if self._task is not None and self._ready is not None and not self._ready.done():
@@ -337,7 +323,7 @@ class ServerConnection:
                 wire.version = client.protocol_version
                 ready.set_result(client)
                 await self._listen(client, wire.ended)
-                if not self._closed:
+                if not self._close_reason:
                     details = f" ({wire.details})" if wire.details else ""
                     _log.warning("server %s: %s%s", self.name, wire.reason, details)
         except Exception as exc:  # noqa: BLE001 - a server may fail in any way
