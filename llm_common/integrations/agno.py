@@ -10,8 +10,8 @@ from agno.tools.function import Function, ToolResult
 from pydantic import BaseModel
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
-from llm_common.errors import ToolError, UnserialisableError
-from llm_common.integrations.translation import read_back, run_sync
+from llm_common.errors import UnserialisableError
+from llm_common.integrations.translation import read_back_or_explain, run_sync
 from llm_common.tools import Tool
 
 # Streams, media and exceptions have other types, and pass unchanged.
@@ -107,10 +107,7 @@ class LLMCommonToolHook:
         """Return a tool that reads back from the session of the run that calls it."""
 
         def read(run_context: RunContext, **args: Any) -> str:
-            try:
-                return run_sync(read_back(self._session(run_context), tool.name, args))
-            except ToolError as exc:
-                return exc.message
+            return run_sync(read_back_or_explain(self._session(run_context), tool.name, args))
 
         return Function(
             name=tool.name,

@@ -32,8 +32,8 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from llm_common.agents import Session, SessionConfig
-from llm_common.errors import ConfigError, ToolError, UnserialisableError
-from llm_common.integrations.translation import read_back, run_sync
+from llm_common.errors import ConfigError, UnserialisableError
+from llm_common.integrations.translation import read_back_or_explain, run_sync
 from llm_common.text import is_tabular
 
 P = ParamSpec("P")
@@ -289,10 +289,7 @@ async def _answer(session: Session, tool_name: str, args: Mapping[str, Any]) -> 
             "sessions that the function returns the same names",
             variable="session",
         )
-    try:
-        return await read_back(session, tool_name, args)
-    except ToolError as exc:
-        return exc.message
+    return await read_back_or_explain(session, tool_name, args)
 
 
 def _is_argument(value: object) -> bool:

@@ -12,10 +12,15 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
-from llm_common.errors import ConfigError, ToolError
+from llm_common.errors import ConfigError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
 from llm_common.integrations.haystack_messages import read_message, result_text, write_message
-from llm_common.integrations.translation import choose_tools, fold_messages, read_back, run_sync
+from llm_common.integrations.translation import (
+    choose_tools,
+    fold_messages,
+    read_back_or_explain,
+    run_sync,
+)
 from llm_common.tools import Tool as SessionTool, ToolDefinition
 
 SESSION_KEY: Final = "session_id"
@@ -116,11 +121,8 @@ class LLMCommonHook:
 
     def _read_back_tool(self, tool: SessionTool) -> Tool:
         async def read(state: State, **args: Any) -> str:
-            try:
-                return await read_back(self._session(state), tool.name, args)
-            except ToolError as exc:
-                # Haystack may end the run for an exception, so the model gets the text.
-                return exc.message
+            # Haystack may end the run for an exception, so the model gets the text.
+            return await read_back_or_explain(self._session(state), tool.name, args)
 
         def read_sync(state: State, **args: Any) -> str:
             return run_sync(read(state, **args))

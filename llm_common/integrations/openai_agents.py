@@ -20,7 +20,7 @@ from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
-from llm_common.errors import ConfigError, ToolError
+from llm_common.errors import ConfigError
 from llm_common.integrations.delegation import inlined
 from llm_common.integrations.openai_agents_tools import (
     OffloadingInvoker,
@@ -36,7 +36,7 @@ from llm_common.integrations.responses_items import (
     write_group,
 )
 from llm_common.integrations.stored_items import StoredItems
-from llm_common.integrations.translation import choose_tools, fold_messages, read_back
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back_or_explain
 from llm_common.tools import Tool as SessionTool
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
@@ -197,10 +197,7 @@ class LLMCommonSession(StoredItems):
 
     def _read_back_tool(self, tool: SessionTool) -> FunctionTool:
         async def read(_: ToolContext[Any], arguments: str) -> str:
-            try:
-                return await read_back(self.session, tool.name, arguments_of(arguments))
-            except ToolError as exc:
-                return exc.message
+            return await read_back_or_explain(self.session, tool.name, arguments_of(arguments))
 
         return FunctionTool(
             tool.name, tool.description, dict(tool.parameters), read, strict_json_schema=False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from llm_common.agents import Session
+from llm_common.errors import ToolError
 from llm_common.runtime import PerProcess
 from llm_common.tools import ToolDefinition
 
@@ -101,6 +102,14 @@ async def read_back(session: Session, tool_name: str, args: Mapping[str, Any]) -
     """
     tools = {tool.name: tool for tool in session.tools()}
     return str(await tools[tool_name].run(args))
+
+
+async def read_back_or_explain(session: Session, tool_name: str, args: Mapping[str, Any]) -> str:
+    """Return the same as `read_back`, or what the model is told about an error."""
+    try:
+        return await read_back(session, tool_name, args)
+    except ToolError as exc:
+        return exc.message
 
 
 def plain_text(content: object) -> str | None:

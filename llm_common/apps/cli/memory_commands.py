@@ -1,9 +1,10 @@
 """`llm-common memory`: lists, searches and erases what an agent remembers."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -26,10 +27,12 @@ from llm_common.apps.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from llm_common.memory import KeptEvent, MemoryHit, PostgresMemory, SessionSummary, SqliteMemory
+    from llm_common.memory import PostgresMemory, SqliteMemory
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
+
+T = TypeVar("T")
 
 memory = typer.Typer(
     name="memory",
@@ -75,24 +78,17 @@ def list_(
     """
     from llm_common.memory import list_events, list_sessions
 
-    # Opened in the coroutine, since the connections of a pool belong to its event loop.
-    async def sessions() -> "tuple[list[SessionSummary], int]":
-        async with _open_memory(source, schema, read_only=True) as opened:
-            return await list_sessions(opened, user=user, limit=limit, offset=offset)
-
-    async def events() -> "tuple[list[KeptEvent], int]":
-        async with _open_memory(source, schema, read_only=True) as opened:
-            return await list_events(
-                opened, session_id=session, user=user, limit=limit, offset=offset
-            )
-
     columns: dict[str, type]
     rows: list[tuple[object, ...]] = []
     document: dict[str, object]
     if session is None:
         noun = "sessions"
         columns = {"User": str, "Session": str, "Events": int, "Current": int, "Newest": str}
-        summaries, total = asyncio.run(sessions())
+        summaries, total = _with_memory(
+            source,
+            schema,
+            lambda opened: list_sessions(opened, user=user, limit=limit, offset=offset),
+        )
         document = {"total": total, "sessions": summaries}
         for summary in summaries:
             newest_at = summary.newest_at.isoformat()
@@ -101,7 +97,13 @@ def list_(
     else:
         noun = "events"
         columns = {"Id": int, "Role": str, "Key": str, "State": str, "Text": str}
-        records, total = asyncio.run(events())
+        records, total = _with_memory(
+            source,
+            schema,
+            lambda opened: list_events(
+                opened, session_id=session, user=user, limit=limit, offset=offset
+            ),
+        )
         document = {"total": total, "events": records}
         for record in records:
             state = "" if record.current else "past"
@@ -145,12 +147,7 @@ def search(
         key=key,
         history=history,
     )
-
-    async def hits() -> "list[MemoryHit]":
-        async with _open_memory(source, schema, read_only=True) as opened:
-            return await opened.retrieve(words, limit, filters)
-
-    matches = asyncio.run(hits())
+    matches = _with_memory(source, schema, lambda opened: opened.retrieve(words, limit, filters))
     rows = []
     for hit in matches:
         score = f"{hit.score:.2f}"
@@ -185,25 +182,42 @@ def forget(
         raise typer.BadParameter("name a --session, a --user or an --id")
 
     # Counted first, without opening the memory for writes: the question names the number.
-    async def count() -> int:
-        async with _open_memory(source, schema, read_only=True) as opened:
-            _, total = await list_events(opened, session_id=session, user=user, id=event, limit=1)
-            return total
-
-    async def erase() -> int:
-        async with _open_memory(source, schema, read_only=False) as opened:
-            return await opened.forget(session_id=session, user=user, id=event)
-
-    total = asyncio.run(count())
+    _, total = _with_memory(
+        source,
+        schema,
+        lambda opened: list_events(opened, session_id=session, user=user, id=event, limit=1),
+    )
     if not total:
         end("There are no such events.", ExitCode.NOTHING)
     if not dry_run:
         confirm(f"Erase {counted(total, 'event')}?", yes=yes)
         # Events may arrive between the question and the answer, so report what was erased.
-        total = asyncio.run(erase())
+        total = _with_memory(
+            source,
+            schema,
+            lambda opened: opened.forget(session_id=session, user=user, id=event),
+            read_only=False,
+        )
     if json:
         print_json({"dry_run": dry_run, "events": total})
     say(f"{'Would erase' if dry_run else 'Erased'} {counted(total, 'event')}.")
+
+
+def _with_memory(
+    source: str,
+    schema: str,
+    work: "Callable[[SqliteMemory | PostgresMemory], Awaitable[T]]",
+    *,
+    read_only: bool = True,
+) -> T:
+    """Open a memory, and return the result of some work with it. See `_open_memory`."""
+
+    # Opened in the coroutine, since the connections of a pool belong to its event loop.
+    async def run() -> T:
+        async with _open_memory(source, schema, read_only=read_only) as opened:
+            return await work(opened)
+
+    return asyncio.run(run())
 
 
 def _open_memory(

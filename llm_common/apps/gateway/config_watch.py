@@ -28,8 +28,8 @@ class ConfigWatch:
         self._states = self._read_states()
 
     async def run(self) -> None:
-        """Follow changes until the task is cancelled."""
-        while True:
+        """Follow changes of the files, if there are any, until the task is cancelled."""
+        while self._gateway.config.config_paths:
             await asyncio.sleep(_EVERY_S)
             await self.check()
 

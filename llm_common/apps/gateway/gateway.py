@@ -49,6 +49,7 @@ class Gateway:
         config: Servers, rules and limits.
 
     Attributes:
+        config: The configuration in use, without what waits for approval.
         store: The store of all results.
         counts: What the gateway has done so far.
         records: What it knows of its servers from earlier runs.
@@ -57,7 +58,7 @@ class Gateway:
     """
 
     def __init__(self, config: GatewayConfig) -> None:
-        self._config = config
+        self.config = config
         self._sessions: dict[str, HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._collecting: asyncio.Task[None] | None = None
@@ -100,9 +101,9 @@ class Gateway:
     async def __aenter__(self) -> Self:
         # In the background, because a host waits for the start.
         self._collecting = asyncio.create_task(self._collect())
-        for problem in self._config.left_out.values():
+        for problem in self.config.left_out.values():
             _log.warning("a server is left out: %s", problem)
-        servers = [*self._config.servers.values()]
+        servers = [*self.config.servers.values()]
         await in_thread(self.records.load, servers)
         # Whoever starts a gateway with a configuration has approved it.
         await in_thread(self.records.allow, servers)
@@ -128,11 +129,6 @@ class Gateway:
         with suppress(StoreError):
             await self.store.gc()
 
-    @property
-    def config(self) -> GatewayConfig:
-        """Return the configuration in use, without what waits for approval."""
-        return self._config
-
     async def reload(self, config: GatewayConfig) -> None:
         """Take over a changed configuration.
 
@@ -153,14 +149,14 @@ class Gateway:
                 continue
             waiting.add(name)
             # What runs under the name stays, with the rules that are written now.
-            if running := self._config.servers.get(name):
+            if running := self.config.servers.get(name):
                 servers[name] = running.model_copy(update={"rules": entry.rules})
         for name, problem in config.left_out.items():
-            if problem != self._config.left_out.get(name):
+            if problem != self.config.left_out.get(name):
                 _log.warning("a server is left out: %s", problem)
             # Without rules that can be read, the server ends: they might deny what it offers.
             rules = config.left_out_rules.get(name)
-            if rules and (running := self._config.servers.get(name)):
+            if rules and (running := self.config.servers.get(name)):
                 servers[name] = running.model_copy(update={"rules": rules})
         for name in sorted(waiting - self.waiting):
             _log.warning(
@@ -169,8 +165,8 @@ class Gateway:
                 name,
             )
         self.waiting = frozenset(waiting)
-        self._config = config.model_copy(update={"servers": servers})
-        await asyncio.gather(*(session.reload(self._config) for session in self.sessions))
+        self.config = config.model_copy(update={"servers": servers})
+        await asyncio.gather(*(session.reload(self.config) for session in self.sessions))
 
     @property
     def sessions(self) -> Sequence[HostSession]:
@@ -187,9 +183,9 @@ class Gateway:
                 if not idle.running and now - idle.last_used > _IDLE_S:
                     self._end(idle_key)
             session = self._sessions[key] = HostSession(
-                self._config,
+                self.config,
                 store=self.store,
-                scope=scope_of(self._config, host),
+                scope=scope_of(self.config, host),
                 counts=self.counts,
                 records=self.records,
             )
@@ -220,7 +216,7 @@ class Gateway:
         session = self.session_of(host)
         with session.serving(host):
             # Started now, the servers are likely ready when the host asks for its first list.
-            if not self._config.lazy:
+            if not self.config.lazy:
                 await session.catalogue.listing()
 
     async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -165,7 +165,11 @@ async def serve_stdio(config: GatewayConfig) -> None:
     """
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     stdin: Any = _lines_of_stdin(lines)
-    async with Gateway(config) as gateway, _recorded(config, gateway), _watched(gateway):
+    async with (
+        Gateway(config) as gateway,
+        _beside(_record(config, gateway)),
+        _beside(ConfigWatch(gateway).run()),
+    ):
         # An empty line ends the input, so the servers end before this process.
         _at_sigterm(lambda: lines.put_nowait(b""))
         async with stdio_server(stdin=stdin) as (read, write):
@@ -233,8 +237,8 @@ async def serve_http(
         on_listening(f"http://{_HOST}:{listening.getsockname()[1]}/mcp")
         async with (
             Gateway(config) as gateway,
-            _recorded(config, gateway),
-            _watched(gateway),
+            _beside(_record(config, gateway)),
+            _beside(ConfigWatch(gateway).run()),
         ):
             app = HttpTenants(gateway.server.streamable_http_app(host=_HOST), gateway, checked)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
@@ -247,53 +251,46 @@ async def serve_http(
 
 
 @asynccontextmanager
-async def _watched(gateway: Gateway) -> AsyncIterator[None]:
-    """Follow changes of the configuration files, if there are any."""
-    if not gateway.config.config_paths:
-        yield
-        return
-    watching = asyncio.create_task(ConfigWatch(gateway).run())
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine until the block ends, and then let it clean up."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        watching.cancel()
-        await asyncio.wait({watching})
+        task.cancel()
+        await asyncio.wait({task})  # does not raise the cancellation
 
 
-@asynccontextmanager
-async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
+async def _record(config: GatewayConfig, gateway: Gateway) -> None:
     """Keep a record of the gateway in its folder, for `reports`, unless `memory_only` is set."""
     if config.memory_only:
-        yield
         return
     path = _folder(config) / f"{time.time_ns()}-{os.getpid()}.json"
-    recording = asyncio.create_task(_record(path, gateway))
+    started_at, last = time.time(), None
     try:
-        yield
-    finally:
-        recording.cancel()
-        # `wait` does not raise the cancellation, and lets the last report be written.
-        await asyncio.wait({recording})
+        while True:
+            await asyncio.sleep(_RECORD_EVERY_S)
+            last = _write_if_changed(path, gateway, started_at, last)
+    finally:  # the gateway ends, so this task is cancelled
+        _write_if_changed(path, gateway, started_at, last)
         with suppress(OSError):
             for old in _records(config)[_MAX_RECORDS:]:
                 old.unlink(missing_ok=True)
 
 
-async def _record(path: Path, gateway: Gateway) -> None:
-    started_at, last = time.time(), None
-    while True:
-        try:
-            await asyncio.sleep(_RECORD_EVERY_S)
-        finally:  # also when the gateway ends and this task is cancelled
-            # All sessions have the same servers, so a report on one of them is enough.
-            for session in gateway.sessions[:1]:
-                report = report_on(session)
-                changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
-                report = report.model_copy(update=changes)
-                if report != last:
-                    with suppress(OSError):  # a full disk may have space again later
-                        _write_report(path, report)
-                        last = report
+def _write_if_changed(
+    path: Path, gateway: Gateway, started_at: float, last: GatewayReport | None
+) -> GatewayReport | None:
+    """Write the report on a gateway if it differs from the last one, and return the written one."""
+    # All sessions have the same servers, so a report on one of them is enough.
+    for session in gateway.sessions[:1]:
+        changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
+        report = report_on(session).model_copy(update=changes)
+        if report != last:
+            with suppress(OSError):  # a full disk may have space again later
+                _write_report(path, report)
+                return report
+    return last
 
 
 def _write_report(path: Path, report: GatewayReport) -> None:

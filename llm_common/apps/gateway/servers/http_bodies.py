@@ -25,31 +25,14 @@ def limited_client(
 ) -> httpx2.AsyncClient:
     """Return a client that limits the bodies of its responses.
 
+    A body over the limit raises `httpx2.StreamError`, which fails one request of the SDK.
+
     Args:
         max_bytes: Maximum size of a body after decompression.
         streams: Methods whose event streams may be longer, because their reader limits each event.
         headers: Headers of each request.
         hooks: Called with each response before its body is read.
         settings: Further settings of `httpx2.AsyncClient`.
-    """
-    return httpx2.AsyncClient(
-        headers={**_ENCODINGS, **(headers or {})},
-        event_hooks={"response": [*hooks, limit_bodies(max_bytes, streams=streams)]},
-        **settings,
-    )
-
-
-def limit_bodies(
-    max_bytes: int = MAX_MESSAGE_BYTES, *, streams: Collection[str] = ()
-) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Return a hook for the responses of an httpx2 client, which limits their unpacked bodies.
-
-    A hook, because a client with a transport of its own uses no proxy of the environment. A body
-    over the limit raises `httpx2.StreamError`, which fails one request of the SDK.
-
-    Args:
-        max_bytes: Maximum size of a body after decompression.
-        streams: Methods whose event streams may be longer, because their reader limits each event.
     """
 
     async def limit(response: httpx2.Response) -> None:
@@ -58,7 +41,12 @@ def limit_bodies(
         is_endless = is_stream and response.request.method in streams
         response.stream = _LimitedBody(response, None if is_endless else max_bytes)
 
-    return limit
+    return httpx2.AsyncClient(
+        headers={**_ENCODINGS, **(headers or {})},
+        # A hook, because a client with its own transport uses no proxy of the environment.
+        event_hooks={"response": [*hooks, limit]},
+        **settings,
+    )
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
