@@ -1,6 +1,6 @@
 """`ContextTool`: one tool for a model that reads and queries a host's stored results."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from llm_common.agents import Session
@@ -78,8 +78,8 @@ class ContextTool(Tool):
             arguments = {name: value for name, value in args.items() if value is not None}
         arguments, problems = self._bind(arguments)
         if problems:
-            problem = one_line(_explained(problems, arguments), max_chars=_PROBLEM_CHARS)
-            raise self._refusal(problem)
+            problem = "; ".join(map(str, problems))
+            raise self._refusal(one_line(problem, max_chars=_PROBLEM_CHARS))
         selected = {name: arguments[name] for name in _SELECTORS if name in arguments}
         requested = [name for name in ("id", "sql", "words") if name in arguments]
         if len(requested) > 1:
@@ -125,9 +125,3 @@ class ContextTool(Tool):
         if older > 0:
             head += f' {older} older ones follow with cursor "{position + len(lines)}".'
         return f"{head}\n{in_fence(chr(10).join(lines))}"
-
-
-def _explained(problems: Iterable[object], arguments: Mapping[str, Any]) -> str:
-    if "filter" in arguments:
-        return "filter is no argument; pass one SELECT as sql, as for query_context"
-    return "; ".join(map(str, problems))

@@ -274,7 +274,7 @@ async def test_records_are_queried_by_the_name_in_their_preview() -> None:
         ({"cursor": "5.a"}, "leave it out"),
         ({"pointer_id": "0123456789ab"}, "was not run"),
         ({"id": 5}, "was not run"),
-        ({"id": "0123456789ab", "filter": "[0]"}, "one SELECT as sql, as for query_context"),
+        ({"id": "0123456789ab", "filter": "[0]"}, "filter"),
     ],
 )
 async def test_a_call_that_does_not_fit_is_explained(args: dict[str, Any], problem: str) -> None:

@@ -5,7 +5,6 @@ host gets one entry for the gateway. Taking it out moves them back.
 """
 
 import difflib
-import itertools
 import math
 import os
 import shutil
@@ -313,11 +312,11 @@ def _text(path: Path) -> str | None:
 
 
 def _free_name(path: Path) -> Path:
-    for number in itertools.count(1):
-        candidate = path.with_name(f"{path.name}.bak{'' if number == 1 else number}")
-        if not candidate.exists():
-            return candidate
-    raise AssertionError
+    candidate, number = path.with_name(f"{path.name}.bak"), 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}.bak{number}")
+    return candidate
 
 
 def _write(path: Path, text: str) -> None:
