@@ -73,7 +73,11 @@ def wrap_tool(
         TypeError: If `function` is not a function, or `session` cannot be used. A call raises it
             if `session` returns something else.
     """
-    _check_function(function)
+    if not isinstance(function, functools.partial) and not inspect.isroutine(function):
+        raise TypeError(
+            f"function is a {type(function).__name__}; wrap the function before the framework "
+            "makes a tool of it"
+        )
     _check_source(session)
     tool = _WrappedTool(function, session, query)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -314,15 +318,6 @@ def _is_record(value: object) -> bool:
         return is_tabular(value)
     # A model with bytes is media, such as LlamaIndex's `ImageBlock`.
     return not any(isinstance(field, bytes) for field in fields)
-
-
-def _check_function(function: object) -> None:
-    if isinstance(function, functools.partial) or inspect.isroutine(function):
-        return
-    raise TypeError(
-        f"function is a {type(function).__name__}; wrap the function before the framework makes "
-        "a tool of it"
-    )
 
 
 def _check_source(session: object) -> None:

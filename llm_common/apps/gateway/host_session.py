@@ -135,7 +135,7 @@ class HostSession:
             listing = await self.catalogue.listing_for_host()
             tools = await in_thread(self._tools_of, listing)
             # A server may have listed its tools while these were made.
-            if self.catalogue.current() is listing:
+            if self.catalogue.current is listing:
                 break
         self.catalogue.note_late()
         self._told = tools
@@ -162,7 +162,7 @@ class HostSession:
         Args:
             searched: Whether to count the list of search mode.
         """
-        listing = self.catalogue.current()
+        listing = self.catalogue.current
         tokens = self._counter.count(instructions(self.catalogue.config) or "")
         for own in self._own_tools(searched=searched):
             description = own.description or ""
@@ -230,14 +230,14 @@ class HostSession:
         if tool is None:
             return await self._unknown(name)
         intent = ""
-        if self.catalogue.current().takes_intent(tool):
+        if self.catalogue.current.takes_intent(tool):
             # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
         return await self._run(name, tool, params, arguments, intent=intent, host=host)
 
     async def _unknown(self, name: str) -> types.CallToolResult:
         """Return an error with similar names, and with the servers whose tools are missing."""
-        listing = self.catalogue.current()
+        listing = self.catalogue.current
         text = f"no tool has this name; there are {len(listing.tools)} others"
         # In a thread, because it compares the name with those of all tools.
         if near := await in_thread(listing.near, name):
@@ -279,7 +279,7 @@ class HostSession:
                 is_error=True,
             )
         # The host has no schema for these arguments, so it cannot have checked them.
-        if problems := self.catalogue.current().problems(name, inner):
+        if problems := self.catalogue.current.problems(name, inner):
             return _text_result(problems, is_error=True)
         return await self._run(
             name, tool, params, inner, intent=str(arguments.get("intent") or ""), host=host
@@ -436,7 +436,7 @@ class HostSession:
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.catalogue.mark_stale(server)
-            if not self.catalogue.current().lists_any_of(server, self._found):
+            if not self.catalogue.current.lists_any_of(server, self._found):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
             # The logger begins with the server's name.

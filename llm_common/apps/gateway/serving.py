@@ -96,7 +96,7 @@ def report_on(session: HostSession) -> GatewayReport:
     Args:
         session: A session of the gateway.
     """
-    listing, counts = session.catalogue.current(), session.results.counts
+    listing, counts = session.catalogue.current, session.results.counts
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
     for name, offer in session.catalogue.servers.items():

@@ -165,12 +165,13 @@ class _Object:
             value: Its value.
             indent: The unit of the file's indentation, and how many of them the member gets.
         """
-        literal = _literal(value, indent)
+        unit, depth = indent
+        literal = json.dumps(value, indent=unit, ensure_ascii=False)
+        literal = literal.replace("\n", f"\n{unit * depth}")
         if name in self.members:
             first, after = self.members[name]
             start, end = self.tokens[first + 2].start(1), self.tokens[after - 1].end()
             return f"{self.text[:start]}{literal}{self.text[end:]}"
-        unit, depth = indent
         member = f"\n{unit * depth}{json.dumps(name, ensure_ascii=False)}: {literal}"
         if not self.members:
             # Keeps a comment in an empty object.
@@ -194,9 +195,3 @@ class _Object:
         if before[1] == ",":  # of the member before, which is now the last one
             head = self.text[: before.start(1)]
         return head + self.text[before.end() : start].rstrip() + self.text[end:]
-
-
-def _literal(value: object, indent: tuple[str, int]) -> str:
-    unit, depth = indent
-    text = json.dumps(value, indent=unit, ensure_ascii=False)
-    return text.replace("\n", f"\n{unit * depth}")

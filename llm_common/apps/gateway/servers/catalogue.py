@@ -111,6 +111,7 @@ class Catalogue:
 
     Attributes:
         config: The configuration in use.
+        current: The listing that was created last, which may lack the newest changes.
         servers: The offers by the name of their server, in the order of the configuration.
     """
 
@@ -132,7 +133,7 @@ class Catalogue:
         self._on_notification = on_notification
         self._telling: set[asyncio.Task[None]] = set()
         self._updating = asyncio.Lock()
-        self._listing = ToolListing(config, {}, counter)
+        self.current = ToolListing(config, {}, counter)
         self._idle_rules: tuple[str, ...] = ()
         self.servers: dict[str, ServerOffer] = {}
         self.reload(config)
@@ -222,10 +223,6 @@ class Catalogue:
         for offer in self.servers.values():
             offer.is_late = offer.is_late or offer.is_listing
 
-    def current(self) -> ToolListing:
-        """Return the listing that was created last, which may lack the newest changes."""
-        return self._listing
-
     async def latest(self) -> ToolListing:
         """Return a listing of the tools that are known now, without waiting for servers."""
         # Two requests at the same time must not count the same definitions twice.
@@ -240,18 +237,18 @@ class Catalogue:
                 for name, offer in self.servers.items():
                     if offer.offered is not None:
                         tools[name] = offer.offered
-                if self._listing.is_of(config, tools):
+                if self.current.is_of(config, tools):
                     self._warn_of_idle_rules()
-                    return self._listing
+                    return self.current
                 # In a thread, because counting thousands of definitions takes seconds.
-                self._listing = await in_thread(ToolListing, config, tools, self._counter)
+                self.current = await in_thread(ToolListing, config, tools, self._counter)
 
     def idle_rules(self) -> tuple[str, ...]:
         """Return the rules that match no tool, or none while a server has not listed its tools."""
         listed = [offer.listed for offer in self.servers.values()]
         if None in listed or self.config.left_out:
             return ()
-        return self._listing.idle_rules
+        return self.current.idle_rules
 
     def _warn_of_idle_rules(self) -> None:
         idle = self.idle_rules()
@@ -283,10 +280,10 @@ class Catalogue:
 
     def _current_tool(self, name: str) -> ServerTool | None:
         """Return a tool of the current listing, if its server offers the same tools still."""
-        tool = self._listing.tools.get(name)
+        tool = self.current.tools.get(name)
         offer = self.servers.get(tool.server) if tool else None
         # Valid even if another server has just listed thousands of tools.
-        if offer and self._listing.is_of_server(offer.connection.name, self.config, offer.offered):
+        if offer and self.current.is_of_server(offer.connection.name, self.config, offer.offered):
             return tool
         return None
 

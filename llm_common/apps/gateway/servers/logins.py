@@ -132,13 +132,8 @@ class LoginStore:
             return newer
 
 
-def resource_of(url: str) -> str:
-    """Return the address of a server as tokens are issued for it."""
-    return resource_url_from_server_url(url)
-
-
 def _folder(url: str) -> str:
-    return hashlib.sha256(resource_of(url).encode()).hexdigest()[:32]
+    return hashlib.sha256(resource_url_from_server_url(url).encode()).hexdigest()[:32]
 
 
 def _login(data: bytes, url: str) -> Login | None:
@@ -146,7 +141,7 @@ def _login(data: bytes, url: str) -> Login | None:
         login = Login.model_validate_json(data)
     except ValidationError:
         return None  # of another version, so the user logs in again
-    return login if login.resource == resource_of(url) else None
+    return login if login.resource == resource_url_from_server_url(url) else None
 
 
 def _as_json(login: Login) -> bytes:

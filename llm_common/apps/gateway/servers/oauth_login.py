@@ -17,13 +17,14 @@ from mcp.shared.auth import (
     OAuthClientMetadata,
     OAuthToken,
 )
+from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import AnyUrl
 
 from llm_common import __version__
-from llm_common.apps.gateway.configuration.gateway_config import OAuthClient, ServerConfig
+from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import limited_client
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS, MAX_LOGIN_BYTES
-from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of, resource_of
+from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of
 from llm_common.text import one_line
 
 _PATH: Final = "/callback"
@@ -103,7 +104,13 @@ async def log_in(
                 return _code(query)
 
             if server.oauth.client_id:  # or else a new one is registered
-                new.client = _client_of(server.oauth, address)
+                secret = server.oauth.client_secret
+                new.client = OAuthClientInformationFull(
+                    client_id=server.oauth.client_id,
+                    client_secret=secret,
+                    redirect_uris=[AnyUrl(address)],
+                    token_endpoint_auth_method="client_secret_post" if secret else "none",
+                )
             provider = OAuthClientProvider(
                 server.url,
                 OAuthClientMetadata(
@@ -129,33 +136,14 @@ async def log_in(
         raise LoginError(f"{reason}; try again later") from None
     if new.tokens is None or new.client is None:
         raise LoginError("the server asked for no login; use it as it is")
-    return _login_of(server, provider, new.tokens, new.client)
-
-
-def _client_of(settings: OAuthClient, address: str) -> OAuthClientInformationFull:
-    """Return the client of an entry's settings."""
-    return OAuthClientInformationFull(
-        client_id=settings.client_id,
-        client_secret=settings.client_secret,
-        redirect_uris=[AnyUrl(address)],
-        token_endpoint_auth_method="client_secret_post" if settings.client_secret else "none",
-    )
-
-
-def _login_of(
-    server: ServerConfig,
-    provider: OAuthClientProvider,
-    tokens: OAuthToken,
-    client: OAuthClientInformationFull,
-) -> Login:
     issuer, token_endpoint = _issuer_of(server, provider)
     return Login(
-        resource=resource_of(server.url),
+        resource=resource_url_from_server_url(server.url),
         issuer=issuer,
         token_endpoint=token_endpoint,
-        client=client,
-        tokens=tokens,
-        expires_at=expiry_of(tokens),
+        client=new.client,
+        tokens=new.tokens,
+        expires_at=expiry_of(new.tokens),
     )
 
 
