@@ -103,19 +103,16 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             if caller is not None:
                 return caller
         if thread_id is None and messages and messages[0].id:
-            self._warn_of_no_thread()
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning(
+                    "a run has no thread_id, so its first message names the session: pass a "
+                    "thread_id to keep users apart"
+                )
             # With the text, since clients may number their messages. A tuple cannot collide with a
             # `thread_id`, which is a str.
             return self.sessions.get(("messages", messages[0].id, repr(messages[0].content)))
         return self.sessions.get(thread_id)
-
-    def _warn_of_no_thread(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "a run has no thread_id, so its first message names the session: pass a thread_id "
-                "to keep users apart"
-            )
 
     async def _offload(self, session: Session, request: ToolCallRequest, result: Any) -> Any:
         if request.tool is not None and request.tool.return_direct:

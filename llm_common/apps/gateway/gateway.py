@@ -80,8 +80,13 @@ class Gateway:
             ),
             on_read_resource=self._of_session(HostSession.read_resource),
             on_list_prompts=self._of_session(lambda session, _, __: session.catalogue.prompts()),
-            on_subscribe_resource=self._of_session(_subscribe),
-            on_unsubscribe_resource=self._of_session(_unsubscribe),
+            # Of hosts of the older protocols. The newest one listens.
+            on_subscribe_resource=self._of_session(
+                lambda session, params, _: watch(session.catalogue, str(params.uri), session)
+            ),
+            on_unsubscribe_resource=self._of_session(
+                lambda session, params, _: unwatch(session.catalogue, session, str(params.uri))
+            ),
             on_get_prompt=self._of_session(
                 lambda session, params, host: get_prompt(session.catalogue, params, host)
             ),
@@ -237,17 +242,6 @@ async def _list_tools(session: HostSession, _: Any, host: HostContext) -> Any:
     result = await session.list_tools()
     # In a thread, because validating thousands of tools takes a second.
     return await in_thread(validated_tools, result, host.protocol_version)
-
-
-async def _subscribe(session: HostSession, params: types.SubscribeRequestParams, _: Any) -> Any:
-    """Subscribe a host of an older protocol to a resource."""
-    await watch(session.catalogue, str(params.uri), session)
-    return types.EmptyResult()
-
-
-async def _unsubscribe(session: HostSession, params: types.UnsubscribeRequestParams, _: Any) -> Any:
-    await unwatch(session.catalogue, session, str(params.uri))
-    return types.EmptyResult()
 
 
 class _GatewayServer(Server[Any]):

@@ -25,6 +25,7 @@ from llm_common.runtime import in_thread
 
 _RECORD_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20
+_FOLDER: Final = "runs"
 # Tokens are sent in the clear, so only this machine may connect.
 _HOST: Final = "127.0.0.1"
 
@@ -265,7 +266,7 @@ async def _record(config: GatewayConfig, gateway: Gateway) -> None:
     """Keep a record of the gateway in its folder, for `reports`, unless `memory_only` is set."""
     if config.memory_only:
         return
-    path = _folder(config) / f"{time.time_ns()}-{os.getpid()}.json"
+    path = folder_of(config) / _FOLDER / f"{time.time_ns()}-{os.getpid()}.json"
     started_at, last = time.time(), None
     try:
         while True:
@@ -303,11 +304,7 @@ def _write_report(path: Path, report: GatewayReport) -> None:
 
 def _records(config: GatewayConfig) -> list[Path]:
     # A name begins with the start time in nanoseconds, so the newest is first.
-    return sorted(_folder(config).glob("*.json"), reverse=True)
-
-
-def _folder(config: GatewayConfig) -> Path:
-    return folder_of(config) / "runs"
+    return sorted((folder_of(config) / _FOLDER).glob("*.json"), reverse=True)
 
 
 def _is_running(pid: int) -> bool:

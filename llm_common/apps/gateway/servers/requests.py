@@ -123,7 +123,7 @@ async def complete(
         raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
 
 
-async def watch(catalogue: Catalogue, uri: str, watcher: object) -> None:
+async def watch(catalogue: Catalogue, uri: str, watcher: object) -> types.EmptyResult:
     """Ask the server of a resource to announce its changes.
 
     If no server lists the resource, all servers that support subscriptions are asked.
@@ -150,10 +150,14 @@ async def watch(catalogue: Catalogue, uri: str, watcher: object) -> None:
             continue
     if not is_watched:
         raise error
+    return types.EmptyResult()
 
 
-async def unwatch(catalogue: Catalogue, watcher: object, uri: str | None = None) -> None:
+async def unwatch(
+    catalogue: Catalogue, watcher: object, uri: str | None = None
+) -> types.EmptyResult:
     """Stop watching a resource for a watcher, or all its resources."""
     await asyncio.gather(
         *(offer.connection.unwatch(watcher, uri) for offer in catalogue.servers.values())
     )
+    return types.EmptyResult()
