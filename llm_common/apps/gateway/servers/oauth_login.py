@@ -169,7 +169,9 @@ def _check(url: str) -> None:
         is_local = is_local or ip_address(host).is_loopback
     if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
         shown = one_line(f"{parts.scheme}://{host}", max_chars=MAX_LINE_CHARS)
-        raise LoginError(f"{shown} is not HTTPS, so others could read the token; use https://")
+        raise LoginError(
+            f"{shown} is not HTTPS, so others could read what is sent there; use https://"
+        )
 
 
 async def _ask(server: ServerConfig, provider: OAuthClientProvider) -> None:
