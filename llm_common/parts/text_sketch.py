@@ -20,7 +20,7 @@ from llm_common.parts.failures import MAX_FAILURES, failures_in
 from llm_common.parts.lines import Lines
 from llm_common.parts.text_lines import TextLines
 from llm_common.ranking.lexical import folded, stem
-from llm_common.tables.question.words import FILLERS, NEUTRAL, set_of, words_of
+from llm_common.ranking.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line
 

@@ -13,8 +13,8 @@ from functools import partial
 from operator import ne
 from typing import Final, Literal, TypeAlias, TypeVar
 
+from llm_common.ranking.question_words import set_of, stem_of
 from llm_common.tables.moments import moment_in
-from llm_common.tables.question.words import set_of, stem_of
 from llm_common.tables.values import (
     CODE,
     CURRENCIES,

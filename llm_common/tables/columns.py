@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from llm_common.ranking.lexical import folded
+from llm_common.ranking.question_words import stem_of
 from llm_common.tables.column_types import MARKERS, ColumnType, type_of
-from llm_common.tables.question.words import stem_of
 from llm_common.tables.table import Table
 from llm_common.tables.values import (
     CURRENCIES,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from llm_common.ranking.question_words import QuestionWords, are_alike, set_of, stem_of
 from llm_common.tables.columns import Column
-from llm_common.tables.question.words import QuestionWords, are_alike, set_of, stem_of
 
 _WORDS_BEFORE: Final = 8  # that may name the column of a part, and those behind it
 _WORDS_AFTER: Final = 4

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from llm_common.tables.question.words import QuestionWords
+from llm_common.ranking.question_words import QuestionWords
 from llm_common.tables.values import MONTHS
 
 _MAX_SIGN_CHARS: Final = 60

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
+from llm_common.ranking.question_words import NEGATIONS, NEUTRAL, is_alike, set_of
 from llm_common.tables.columns import Column
 from llm_common.tables.question.column_words import ColumnWords
 from llm_common.tables.question.terms import LIST_WORDS, Term, shown
-from llm_common.tables.question.words import NEGATIONS, NEUTRAL, is_alike, set_of
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = set_of("longer only all both every just necessarily")

@@ -17,15 +17,15 @@ from operator import itemgetter
 from typing import Final
 
 from llm_common.ranking.lexical import folded, search_stems
-from llm_common.tables.columns import Column
-from llm_common.tables.question.column_words import ColumnWords
-from llm_common.tables.question.logic import Condition, conditions_of
-from llm_common.tables.question.terms import terms_of
-from llm_common.tables.question.words import (
+from llm_common.ranking.question_words import (
     QuestionWords,
     set_of,
     words_of,
 )
+from llm_common.tables.columns import Column
+from llm_common.tables.question.column_words import ColumnWords
+from llm_common.tables.question.logic import Condition, conditions_of
+from llm_common.tables.question.terms import terms_of
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, cell_text
 

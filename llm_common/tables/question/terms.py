@@ -12,10 +12,7 @@ from itertools import product
 from typing import Final
 
 from llm_common.ranking.lexical import folded
-from llm_common.tables.columns import MAX_VALUE_CHARS, Column
-from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
-from llm_common.tables.question.dates import DateWords, dates_in
-from llm_common.tables.question.words import (
+from llm_common.ranking.question_words import (
     FILLERS,
     NEGATIONS,
     NEUTRAL,
@@ -27,6 +24,9 @@ from llm_common.tables.question.words import (
     stem_of,
     words_of,
 )
+from llm_common.tables.columns import MAX_VALUE_CHARS, Column
+from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
+from llm_common.tables.question.dates import DateWords, dates_in
 from llm_common.tables.values import (
     IN_LABEL,
     Cell,
