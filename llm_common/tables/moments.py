@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from llm_common.tables.values import MONTHS
+from llm_common.ranking.question_dates import MONTHS
 
 _MAX_CHARS: Final = 40
 _HAS_YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")

@@ -199,14 +199,3 @@ def format_number(number: float) -> str:
     if abs(number) < _SMALL:
         return f"{number:.6g}"
     return repr(round(number, 6))
-
-
-_MONTH_NAMES: Final = (
-    "january february march april may june july august september october november december"
-)
-MONTHS: Final = {
-    name: number
-    for number, month in enumerate(_MONTH_NAMES.split(), start=1)
-    for name in (month, month[:3])
-}
-"""The number of each English month, by its name and by its first three letters."""

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Final
 
 from llm_common.ranking.lexical import folded
+from llm_common.ranking.question_dates import DateWords, dates_in
 from llm_common.ranking.question_words import (
     FILLERS,
     NEGATIONS,
@@ -26,7 +27,6 @@ from llm_common.ranking.question_words import (
 )
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
 from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
-from llm_common.tables.question.dates import DateWords, dates_in
 from llm_common.tables.values import (
     IN_LABEL,
     Cell,

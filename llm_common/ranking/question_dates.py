@@ -7,7 +7,16 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from llm_common.ranking.question_words import QuestionWords
-from llm_common.tables.values import MONTHS
+
+_MONTH_NAMES: Final = (
+    "january february march april may june july august september october november december"
+)
+MONTHS: Final = {
+    name: number
+    for number, month in enumerate(_MONTH_NAMES.split(), start=1)
+    for name in (month, month[:3])
+}
+"""The number of each English month, by its name and by its first three letters."""
 
 _MAX_SIGN_CHARS: Final = 60
 _MONTHS_OF_YEAR: Final = 12
