@@ -4,7 +4,9 @@ Reads `tools/` in the folder that LLM_COMMON_EVAL_DATA names: Recall@5 and @10, 
 or 1), the share of requests with every tool in the first ten, and milliseconds a query after the
 index is built. Where a set has a plan, a second row ranks each step of it. The `_select` sets have
 candidates of their own and requests that no tool fits: how many right first tools `min_score`
-keeps, and how many of those requests it gives none. At last 10,000 tools.
+keeps, and how many of those requests it gives none. Then the calls that `LexicalToolSelector` fills
+for each request: how many are right, and how many have another tool or other arguments than the
+set. At last 10,000 tools.
 
 A query belongs to the half `tune` when the last digit of the SHA-256 of its id is even, else to the
 half `check`; the first digit already parted these sets from those that are held back. Run:
@@ -13,6 +15,8 @@ half `check`; the first digit already parted these sets from those that are held
 """
 
 import argparse
+import asyncio
+import logging
 import math
 import os
 import statistics
@@ -25,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality_context import read, read_half
+from llm_common.agents import LexicalToolSelector, PlannedTask, ToolCall
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import installed_vectors
 from llm_common.tools import ToolDefinition, ToolIndex
@@ -128,6 +133,53 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
         )
 
 
+def has_arguments(call: ToolCall, gold: dict[str, Any]) -> bool:
+    """Return whether a call has the arguments of a set. "" marks one that may be left out."""
+    wanted = gold.get("arguments_any_of") or {
+        name: [value] for name, value in gold.get("arguments", {}).items()
+    }
+    for name in wanted.keys() | call.args.keys():
+        options = [str(option).lower() for option in wanted.get(name, [])]
+        if str(call.args.get(name, "")).lower() not in options:
+            return False
+    return True
+
+
+async def report_filling(folder: Path, half: str) -> None:
+    selector = LexicalToolSelector(allow_writes=True)
+    logging.disable()  # a line for each request without a call
+    print(f"\n{'calls a request, without a model':46}{'right':>9}{'wrong':>9}")
+    for name in ("bfcl_select", "apibank", "nestful"):
+        tools = tools_of(folder / f"{name}.tools.jsonl")
+        right, wrong = 0, 0
+        rows = read_half(folder / f"{name}.queries.jsonl", half)
+        for row in rows:
+            offered = [tools[key] for key in row.get("candidates", tools) if key in tools]
+            selection = await selector.select_detailed(
+                task=PlannedTask(id=1, description=row["query"]), tool_registry=ToolList(offered)
+            )
+            for call in selection.calls:
+                gold = [each for each in row.get("gold_calls") or () if each["name"] == call.tool]
+                is_right = any(has_arguments(call, each) for each in gold)
+                right, wrong = right + is_right, wrong + (not is_right)
+        print_row(f"{name} ({len(rows)})", [right / len(rows), wrong / len(rows)])
+    logging.disable(logging.NOTSET)
+
+
+class ToolList:
+    """Offers tools as a registry of another package does."""
+
+    def __init__(self, tools: list[ToolDefinition]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    def get_tools_schema(self) -> list[dict[str, Any]]:
+        """Return the tools with their schemas."""
+        return [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in self._tools.values()
+        ]
+
+
 def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
     """Measure 10,000 tools: those of all sets, repeated under other names."""
     paths = sorted(path for path in folder.glob("*.tools.jsonl") if "_select" not in path.name)
@@ -178,6 +230,7 @@ def main() -> None:
     embedders: dict[str, Embedder | None] = {"words": None}
     if vectors := installed_vectors():
         embedders["vectors"] = vectors
+    asyncio.run(report_filling(folder, options.half))
     problems = []
     for title, embedder in embedders.items():
         if options.only in (None, title):

@@ -5,11 +5,12 @@ to" and "let's". So the verbs in "the build", "don't run" and "when I run" ask f
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from llm_common.context.mentions import QUOTED, URL, extract_entities, head_and_tail
+from llm_common.context.mentions import extract_entities, head_and_tail
 from llm_common.context.request import IntentMetadata, IntentType, UserIntent
+from llm_common.ranking.question_names import names_in
 
 
 def _words(text: str) -> frozenset[str]:
@@ -79,19 +80,6 @@ VERBS: Final = _first_wins(
 """Verbs and phrases in their base form, and programs, by the intent that they express."""
 
 
-def _gerunds() -> dict[str, str]:
-    """Return the verbs by their forms in -ing, some of which no verb has."""
-    gerunds: dict[str, str] = {}
-    for verb in VERBS:
-        if " " not in verb:
-            # No simple rule decides whether the last letter doubles, so both forms are listed.
-            gerunds[verb.removesuffix("e") + "ing"] = verb
-            gerunds[verb + verb[-1] + "ing"] = verb
-    return gerunds
-
-
-_GERUNDS: Final = _gerunds()
-
 CUES: Final = _first_wins(
     {
         IntentType.CODE_DEBUGGING: """
@@ -117,57 +105,6 @@ CUES: Final = _first_wins(
 )
 """Words that reveal the intent of a request without a verb."""
 
-_OBJECTS: Final = _first_wins(
-    {
-        IntentType.CODE_DEBUGGING: """
-            bug bugs error errors leak leaks problem problems issue issues cause crash crashes
-            failure failures regression culprit mistake mistakes
-        """,
-        IntentType.FILE_ANALYSIS: "summary overview explanation walkthrough rundown",
-        IntentType.PROJECT_PLANNING: """
-            plan roadmap timeline milestones schedule backlog strategy proposal estimate estimates
-            architecture agenda
-        """,
-        IntentType.DOCUMENTATION: """
-            docs doc document documentation docstring docstrings readme changelog comment comments
-            guide tutorial manual faq notes handbook glossary
-        """,
-        IntentType.COMMAND_EXECUTION: """
-            branch tag commit release image container wheel binary virtualenv venv dependencies
-            packages
-        """,
-        IntentType.CODE_WRITING: """
-            function class method script module test tests endpoint api parser component program app
-            application decorator regex query schema migration hook handler middleware client server
-            cli tool library package service page form button table validator helper wrapper fixture
-        """,
-    }
-)
-"""Objects that decide the intent of a verb such as "write" or "update"."""
-
-_REFINED: Final[tuple[tuple[str, str], ...]] = (
-    ("create build make generate", "project_planning documentation command_execution"),
-    (
-        "write add draft insert extend develop prepare produce provide",
-        "project_planning documentation",
-    ),
-    (
-        "improve rewrite rework polish restructure reorganize reorganise expand",
-        "project_planning documentation",
-    ),
-    ("change modify simplify", "project_planning documentation"),
-    ("update", "project_planning documentation command_execution"),
-    ("find locate identify spot look_for search_for check_for hunt", "code_debugging"),
-    ("give_me need_a need_an want_a want_an", " ".join(IntentType)),
-)
-
-_REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
-    phrase.replace("_", " "): frozenset(map(IntentType, intents.split()))
-    for phrases, intents in _REFINED
-    for phrase in phrases.split()
-}
-"""The intents that an object may give each verb. "Write the docs" asks for documentation."""
-
 # Words between the beginning of a clause and its verb: "could you please", "I want you to".
 _FILLERS: Final = _words("""
     can could would will shall may might do i'll we'll i'd we'd you'd couldn't wouldn't can't should
@@ -178,11 +115,6 @@ _FILLERS: Final = _words("""
     """)
 _MARKS: Final = frozenset(".!?;:,()\n")
 _CLAUSE_STARTS: Final = _MARKS | _words("and or but then so plus")
-# In a request without a verb or a cue, these begin a clause too.
-_WEAK_STARTS: Final = _CLAUSE_STARTS | _words("""
-    to can could would will shall may might do i'll we'll should must ought let let's help please
-    when whenever if after before because since while mind consider by suggest recommend about
-    """)
 _NEGATIONS: Final = _words("don't not never without cannot didn't won't")
 
 CONFIDENCES: Final[Mapping[IntentType, float]] = {
@@ -220,22 +152,19 @@ _CODE_NOUNS: Final = _words("""
     implementation logic config configuration constructor implemented defined function class method
     script module test tests endpoint api parser component program app decorator regex query schema
     """)
-_DENIALS: Final = frozenset({"no", "without", "zero"})
-
 # `head_and_tail` may have cut the fence that ends a block.
 _BLOCK: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # A word, a name such as `src/app.py`, which is no verb, or a mark.
 _TOKEN: Final = re.compile(r"[^\W_][\w'-]*(?:[./\\_]\w[\w'./\\-]*)?|[.!?;:,()\n]")
 _NAME: Final = re.compile(r"[a-z][./\\_]\w")
 _MAX_PHRASE_WORDS: Final = 7
-_MAX_OBJECT_WORDS: Final = 12
 
 
 def classify_intent(text: str, *, current_project: str | None = None) -> UserIntent:
     """Classify a request by its English words, and find its needs and entities. Pure.
 
-    The first of these decides: a verb that asks for something, a word such as "bug" or "roadmap",
-    any other verb. Otherwise a question about code is file analysis. Everything else is
+    The first verb that begins a clause decides, else the first word such as "bug" or "roadmap".
+    Otherwise a question about code is file analysis. Everything else is
     conversational, including empty texts and other languages. Words are compared whole. A word with
     two intents has the one that is first in the specification. Reads the first 4,000 and the last
     2,000 characters of a longer text.
@@ -253,11 +182,7 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, got {type(text).__name__}; pass the user's request")
     words = _spoken_words(head_and_tail(text))
-    intent = (
-        _verb_intent(words, _CLAUSE_STARTS)
-        or _first_cue(words)
-        or _verb_intent(words, _WEAK_STARTS)
-    )
+    intent = _first_verb(words) or _first_cue(words)
     if intent is None:
         intent = IntentType.FILE_ANALYSIS if _asks_about_code(words) else IntentType.CONVERSATIONAL
     return intent_of(text, intent, current_project=current_project)
@@ -291,9 +216,15 @@ def intent_of(
 
 def _spoken_words(text: str) -> list[str]:
     """Return the words in lower case and the marks between them, without code and quotes."""
-    text = URL.sub(" . ", _BLOCK.sub("\n", text.replace("\u2019", "'")))
+    text = _BLOCK.sub("\n", text.replace("\u2019", "'"))
+    spoken: list[str] = []
+    end = 0
+    for name in names_in(text):
+        if name.kind in ("url", "quoted"):
+            spoken.append(text[end : name.start])
+            end = name.end
     # Without hyphens, since users write `set-up` and `setup`.
-    return _TOKEN.findall(QUOTED.sub(" . ", text).lower().replace("-", ""))
+    return _TOKEN.findall(" . ".join([*spoken, text[end:]]).lower().replace("-", ""))
 
 
 def _entry(words: Sequence[str], index: int) -> str:
@@ -305,42 +236,23 @@ def _entry(words: Sequence[str], index: int) -> str:
     return words[index]
 
 
-def _verb_intent(words: Sequence[str], starts: Collection[str]) -> IntentType | None:
-    """Return the intent of the first verb that begins a clause, or of the verb's object."""
+def _first_verb(words: Sequence[str]) -> IntentType | None:
+    """Return the intent of the first verb that begins a clause."""
     can_begin, is_negated = True, False
     for index, word in enumerate(words):
         entry = _entry(words, index)
-        verb = _GERUNDS.get(entry, entry)
-        if can_begin and verb in VERBS:
-            following = words[index + 1 : index + 1 + _MAX_OBJECT_WORDS]
-            return _intent_of_object(verb, following) or VERBS[verb]
+        if can_begin and entry in VERBS:
+            return VERBS[entry]
         # Up to the next mark, a negation covers all verbs: "I don't want you to fix it".
         is_negated = word in _NEGATIONS or (is_negated and word not in _MARKS)
         is_filler = can_begin and (word in _FILLERS or word.endswith("ly"))
-        can_begin = not is_negated and (word in starts or is_filler)
-    return None
-
-
-def _intent_of_object(verb: str, words: Sequence[str]) -> IntentType | None:
-    """Return the intent that an object gives to the verb before it, up to the next mark."""
-    for word in words:
-        if word in _MARKS:
-            break
-        intent = _OBJECTS.get(word)
-        if intent in _REFINED_BY_OBJECT.get(verb, ()):
-            return intent
+        can_begin = not is_negated and (word in _CLAUSE_STARTS or is_filler)
     return None
 
 
 def _first_cue(words: Sequence[str]) -> IntentType | None:
-    for index, word in enumerate(words):
-        # The class of an exception shows the intent as well as "error" does.
-        is_raised = word.endswith(("error", "exception"))
-        intent = CUES["error"] if is_raised else CUES.get(_entry(words, index))
-        # `no errors` and `zero failures` report no fault.
-        if intent is not None and words[max(0, index - 1)] not in _DENIALS:
-            return intent
-    return None
+    entries = (_entry(words, index) for index in range(len(words)))
+    return next((CUES[entry] for entry in entries if entry in CUES), None)
 
 
 def _asks_about_code(words: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from llm_common.context.request import (
     Kind,
 )
 from llm_common.ranking.lexical import STOP_WORDS, stem
+from llm_common.ranking.question_names import CODE_EXTENSIONS, FILE_EXTENSIONS, names_in
 
 # ASCII runs are separate, since Chinese puts no space before `config.ts`.
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
@@ -234,27 +235,6 @@ def _matches(glob: _Glob, components: tuple[str, ...]) -> bool:
     return True
 
 
-_CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
-    """
-    asm bash bat c cc cfc cjs clj cljs cmake coffee cpp cr cs css cu cxx d dart ejs el elm erl ex
-    exs f90 fs fsx glsl go gradle graphql groovy h hh hpp hrl hs htm html hxx ino ipynb java jl js
-    jsx kt kts less lisp lua m mjs mk ml mli mm mts nim nix pas php pl pm proto ps1 purs py pyi pyx
-    r rb re rkt rs s sass scala scm scss sh sol sql sv svelte swift tcl tf ts tsx v vb vhd vim vue
-    wat wgsl zig zsh
-    """.split()  # noqa: SIM905
-)
-"""Extensions of files that hold program text, without the dot, in lower case."""
-
-FILE_EXTENSIONS: Final = _CODE_EXTENSIONS | frozenset(
-    """
-    adoc avro bin bmp cfg conf config csv dat db diff doc docx dockerfile env gif gz ico ini jar
-    jpeg jpg json json5 jsonc jsonl lock log markdown md mdx mp3 mp4 ndjson odt parquet patch pdf
-    pem pkl png ppt pptx properties rst so sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml
-    yaml yml zip
-    """.split()  # noqa: SIM905
-)
-"""Extensions that tell a file name from other words with a dot."""
-
 _CODE_NAMES: Final = frozenset(
     {"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"}
 )
@@ -272,7 +252,7 @@ def is_code(path: str, language: str | None = None) -> bool:
     name = _basename(path).lower()
     _, dot, extension = name.rpartition(".")
     if dot and extension in FILE_EXTENSIONS:
-        return extension in _CODE_EXTENSIONS
+        return extension in CODE_EXTENSIONS
     return name in _CODE_NAMES or (language or "").lower() not in _NO_CODE
 
 
@@ -284,35 +264,9 @@ def is_test(path: str) -> bool:
 MAX_ENTITIES: Final = 64
 """Maximum number of entities of a text. Every turn is searched for each of them."""
 
-URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
-# A single quote beside a letter is an apostrophe, as in `don't`.
-QUOTED: Final = re.compile(
-    r"(?<!\w)(?:"
-    r"\"(?P<double>[^\"\n]{1,200})\"|`(?P<code>[^`\n]{1,200})`|'(?P<single>[^'\n]{1,200})'(?!\w)"
-    r"|\u201c(?P<curly>[^\u201d\n]{1,200})\u201d|\u00ab(?P<angled>[^\u00bb\n]{1,200})\u00bb"
-    r"|\u2018(?P<raised>[^\u2019\n]{1,200})\u2019(?!\w))"
-)
-
-_Located = tuple[int, EntityKind, str]
-
 # Users write before or after a long text that they paste.
 _HEAD_CHARS: Final = 4_000
 _TAIL_CHARS: Final = 2_000
-# A plural such as `file(s)` is not a call.
-_TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
-_TRAILING: Final = ".-+@$"
-_ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
-_FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
-    """
-    CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile
-    """.split()  # noqa: SIM905
-)
-_HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
-_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
-# Each part has two characters or more, because `e.g.` and `i.e.` name nothing.
-_DOTTED: Final = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w+)+")
-# Capitals need two small letters after them, because `URLs` and `PDFs` are plain plurals.
-_CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}")
 
 
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
@@ -323,21 +277,15 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
     parentheses. A quoted phrase that is itself another entity does not count as a phrase. Reads the
     first 4,000 and the last 2,000 characters of a longer text.
     """
-    text = head_and_tail(text)
-    entities: list[_Located] = []
-    for url in URL.finditer(text):
-        entities.append((url.start(), "url", _url(url.group())))
-    # Blanked at the same length, so that the positions of later entities stay the same.
-    unlinked = URL.sub(lambda match: " " * len(match.group()), text)
-    for match in QUOTED.finditer(unlinked):
-        phrase = match.group()[1:-1].strip()
-        names = {name for _, _, name in _names(phrase)}
-        if phrase and phrase.removesuffix("()") not in names:
-            entities.append((match.start(), "quoted", phrase))
-    entities += _names(unlinked)
+    names = names_in(head_and_tail(text))
+    inner = {name.text for name in names if name.kind != "quoted"}
     distinct: dict[tuple[EntityKind, str], ExtractedEntity] = {}
-    for _, kind, name in sorted(entities):
-        distinct[kind, name] = ExtractedEntity(kind=kind, text=name)
+    for name in names:
+        if name.kind == "email" or (
+            name.kind == "quoted" and name.text.removesuffix("()") in inner
+        ):
+            continue
+        distinct[name.kind, name.text] = ExtractedEntity(kind=name.kind, text=name.text)
     return tuple(distinct.values())[:MAX_ENTITIES]
 
 
@@ -346,40 +294,6 @@ def head_and_tail(text: str) -> str:
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
-
-
-def _url(text: str) -> str:
-    """Remove the punctuation of the sentence around a URL."""
-    url = text.rstrip(".,;:!?")
-    while url.endswith(")") and url.count(")") > url.count("("):
-        url = url[:-1].rstrip(".,;:!?")
-    return url
-
-
-def _names(text: str) -> Iterator[_Located]:
-    """Yield the paths, files and symbols of a text."""
-    for match in _TOKEN.finditer(text):
-        name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
-        kind = _kind(name, called=match["call"] is not None)
-        if kind:
-            yield match.start(), kind, name
-
-
-def _kind(name: str, *, called: bool) -> EntityKind | None:
-    """Return the kind of a name, or None for a plain word."""
-    _, dot, extension = name[1:].rpartition(".")  # a leading dot marks a hidden file
-    has_extension = dot != "" and extension.lower() in FILE_EXTENSIONS
-    if _SEPARATOR.search(name):
-        # Without an extension, only a name from a root or a dot: `read/write` is no path.
-        return "path" if has_extension or _ROOTED.match(name) else None
-    if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
-        return "symbol"
-    if has_extension or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
-        return "file"
-    looks_like_code = "_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name)
-    if _DOTTED.fullmatch(name) or (_IDENTIFIER.fullmatch(name) and looks_like_code):
-        return "symbol"
-    return None
 
 
 _MAX_KEYWORDS: Final = 64

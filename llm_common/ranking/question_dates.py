@@ -119,7 +119,7 @@ def _signed(question: QuestionWords, match: re.Match[str], ends: _Ends) -> DateW
     return DateWords(
         sign,
         *ends,
-        words=range(question.index_at(start), question.index_at(end - 1) + 1),
+        words=question.words_within(start, end),
         is_number=match[0].isdigit() and not _OF_YEARS.match(text, start, match.start()),
         is_excluded=is_negated and sign in ("", "in"),
     )

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from llm_common.ranking.lexical import folded, stem
+from llm_common.ranking.question_names import Name, names_in
 
 _MAX_CHARS: Final = 4_000
 _MAX_WORDS: Final = 300
@@ -269,6 +270,20 @@ class QuestionWords:
         start = self.words[first].end if first >= 0 else 0
         end = self.words[last].start if last < len(self.words) else len(self.text)
         return self.text[start:end].lower()
+
+    @cached_property
+    def names(self) -> list[Name]:
+        """What its form tells from words, see `names_in`."""
+        return names_in(self.text)
+
+    def words_within(self, start: int, end: int) -> range:
+        """Return the indexes of the words that a part of the text touches."""
+        end_index = min(self.index_at(end - 1) + 1, len(self.words))
+        return range(self.index_at(start), end_index)
+
+    def text_of(self, words: range) -> str:
+        """Return the text of some words that follow each other."""
+        return self.text[self.words[words[0]].start : self.words[words[-1]].end]
 
     @cached_property
     def counting(self) -> range:

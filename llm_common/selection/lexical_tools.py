@@ -6,15 +6,24 @@ words of prose are left to a model.
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain, islice, product
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any, Final
 
 from llm_common._threads import in_thread
 from llm_common.core.two_attempts import SelectionStatus
 from llm_common.errors import ToolFailedError
-from llm_common.ranking.lexical import split_identifiers
+from llm_common.ranking.lexical import folded, search_stems, split_identifiers
+from llm_common.ranking.question_dates import dates_in
+from llm_common.ranking.question_words import (
+    NEGATIONS,
+    NEUTRAL,
+    QuestionWords,
+    is_alike,
+)
 from llm_common.selection.catalogue import Catalogue, tool_index
 from llm_common.selection.results import DroppedCall, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import check_calls, only_alternative, read_leniently
@@ -29,28 +38,9 @@ Schema = Mapping[str, Any]
 # tool.
 _MIN_SCORE: Final = 0.5
 _TIE: Final = 0.05  # share of the score: which of two closer tools is right is chance
-# The last alternative is not tried within blanks, since each try would read the remaining blanks.
-# Only the blanks after a line end are left to it by the others.
-_CLAUSE_SEAM: Final = re.compile(
-    r"(?<=[.!?;])\s+|\n+|,\s+|,?(?<![^\S\n])\s++(?:and|then)\s+", re.IGNORECASE
-)
-_MAX_CLAUSES: Final = 8
-_MAX_SEARCHED_CHARS: Final = 10_000  # longer texts are documents, not requests
-_NUMBER: Final = r"-?\d{1,15}(?:\.\d{1,15})?"
-# In this order: the text that one pattern matches is not searched again, so the digits of a date
-# and the dots of an address are not numbers and paths.
-_VALUES: Final = {
-    "url": re.compile(r"https?://[^\s<>()\[\]{}\"'`]*[^\s<>()\[\]{}\"'`.,;:!?]"),
-    "email": re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"),
-    "date": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?Z?)?(?![\w-])"),
-    "path": re.compile(
-        r"(?<![\w./~-])"
-        r"(?:(?:\.{0,2}|~)/[\w./-]*\w|(?:[\w-]+/)*[\w-]{2,}\.[A-Za-z]\w{0,7})(?![\w/])"
-    ),
-    "quoted": re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"),
-    # `1,000` and `1.2.3` have more than one reading, so they are not read as numbers.
-    "number": re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-]|[.,]\d)"),
-}
+_ASSIGNED: Final = re.compile(r"(?<!\S)([^\W\d]\w*)=(?=\S)")
+_GAPS: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
+_SENTENCE_END: Final = re.compile(r"(?:^|[.!?:]\W*)\Z")
 # A word of its format or name says which of these a string parameter takes. Others are quoted.
 _KIND_WORDS: Final = {
     "url": {"href", "link", "uri", "url", "website"},
@@ -58,22 +48,120 @@ _KIND_WORDS: Final = {
     "email": {"email"},
     "date": {"date", "day"},
 }
-_SEPARATOR: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
-_UNDERSCORE: Final = re.compile(r"(?<=[^\W_])_(?=[^\W_])")  # within a spelling
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value that a request states.
+
+    Attributes:
+        kind: `url`, `email`, `path`, `quoted`, `date`, `number`, or "" for one that only its
+            parameter's name can assign, such as `Paris` and `192.168.0.5`.
+        text: The value.
+        words: Indexes of its words.
+    """
+
+    kind: str
+    text: str
+    words: range
+
+
+class _Request:
+    """A request, with the values that it states.
+
+    Attributes:
+        question: Its words.
+        values: Its values. Each word is in one of them at most.
+        read: Indexes of the words that arguments have.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.question = QuestionWords(_ASSIGNED.sub(r"\1: ", text))
+        self.values: list[_Value] = []
+        self.read: set[int] = set()
+        taken: set[int] = set()
+        for value in self._stated():
+            if value.words and taken.isdisjoint(value.words):
+                taken.update(value.words)
+                self.values.append(value)
+        self._spelled: defaultdict[str, list[range]] = defaultdict(list)
+        for phrase, indexes in self.question.phrases.items():
+            length = len(phrase.split())
+            self._spelled[_plain(phrase)] += [range(index, index + length) for index in indexes]
+
+    def spelled(self, text: str) -> list[range]:
+        """Return where the request has a text, whatever joins its parts: `user_id`, `user id`."""
+        return self._spelled.get(_plain(text), [])
+
+    def is_read(self, tool: ToolDefinition, args: Mapping[str, Any]) -> bool:
+        """Return whether the arguments have all that the request states."""
+        own = set(search_stems(f"{tool.name} {tool.description}"))
+        unread = [value for value in self.values if self.read.isdisjoint(value.words)]
+        for value in unread:
+            stems = [self.question.words[index].stem for index in value.words]
+            if value.kind or not all(is_alike(stem, own) for stem in stems):
+                return False
+        empty = properties_of(tool.parameters, tool.parameters).keys() - args.keys()
+        named = {stem for name in empty for stem in search_stems(name)} - own
+        for index, word in enumerate(self.question.words):
+            if index not in self.read and (word.stem in named or word.text in NEGATIONS):
+                return False
+        return not self.question.is_cut
+
+    def _stated(self) -> Iterator[_Value]:
+        question = self.question
+        for name in question.names:
+            kind = {"file": "path", "symbol": ""}.get(name.kind, name.kind)
+            yield _Value(kind, name.text, question.words_within(name.start, name.end))
+        for date in dates_in(question):
+            if date.is_year:
+                continue  # a number too
+            # Other notations than this one are not what a schema means by a date.
+            is_day = date.low == date.high and date.low in question.text
+            if is_day:
+                yield _Value("date", date.low, date.words)
+            else:
+                yield _Value("", question.text_of(date.words), date.words)
+        for number in question.numbers:
+            kind = "" if number.unit or number.is_money or number.is_open else "number"
+            yield _Value(kind, f"{number.value:.15g}", number.words)
+        first = 0
+        for index in range(len(question.words)):
+            if not self._is_name(index):
+                first = index + 1
+            elif not self._is_name(index + 1) or question.between(index, index + 1) != " ":
+                words = range(first, index + 1)
+                yield _Value("", question.text_of(words), words)
+                first = index + 1
+
+    def _is_name(self, index: int) -> bool:
+        """Return whether a word is a name or code: a capital within a sentence, or a digit."""
+        for word in self.question.words[index : index + 1]:
+            if any(map(str.isdigit, word.text)) or ":" in self.question.between(index - 1, index):
+                return True
+            is_first = _SENTENCE_END.search(self.question.text, 0, word.start) is not None
+            return self.question.text[word.start].isupper() and len(word.text) > 1 and not is_first
+        return False
+
+
+def _plain(text: str) -> str:
+    return _GAPS.sub("", folded(text))
 
 
 class LexicalToolSelector(ChoosesTools):
     """Chooses tool calls for a task by full-text ranking, and reads arguments from the texts.
 
-    Chooses the best ranked tool for each sub-task. Without sub-tasks, chooses one for each request
-    in the task, then for the query. A clause of the task is a separate request if it fills the
-    arguments of its best tool. A tool is called if
+    Chooses the best ranked tool for each sub-task. Without sub-tasks, chooses one for the task, or
+    for the query. A tool is called if
 
     - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
     - it is marked as read-only (`Tool(read_only=True)`, MCP's `readOnlyHint`), or it is unmarked,
       its name has a verb such as `get` or `search`, and neither its name nor a parameter has one
       such as `send`;
-    - each of its required arguments has one possible value (see `fill_arguments`).
+    - each of its required arguments has one possible value ;
+    - its arguments have every value that the request states: each name, number, date and quoted
+      text. A request with a negation, or with the name of a parameter that has no value, is left
+      to a model.
 
     Deterministic. Fails closed like `ToolSelector`.
 
@@ -115,14 +203,12 @@ class LexicalToolSelector(ChoosesTools):
         for text in request.sub_tasks or request.whole:
             if proposed and not request.sub_tasks:
                 break  # the query is only another wording of the task
-            requests = [text] if request.sub_tasks else self._requests(catalogue, text)
-            for part in requests:
-                # The part comes first, so that its values win over those of the whole task.
-                call = self._call(catalogue, part, [part, *request.whole], context)
-                if isinstance(call, DroppedCall):
-                    dropped.append(call)
-                elif call is not None:
-                    proposed.append(call)
+            # The part comes first, so that its values win over those of the whole task.
+            call = self._call(catalogue, text, [text, *request.whole], context)
+            if isinstance(call, DroppedCall):
+                dropped.append(call)
+            elif call is not None:
+                proposed.append(call)
         # The calls are valid: this drops repeats, and calls beyond the limit.
         checked = check_calls(proposed, catalogue, max_calls=self.config.max_calls)
         status: SelectionStatus = "empty"
@@ -142,20 +228,6 @@ class LexicalToolSelector(ChoosesTools):
             problem=problem,
         )
 
-    def _requests(self, catalogue: Catalogue, text: str) -> list[str]:
-        """Split a text into requests: a clause that fills a call, and the clauses after it."""
-        spans: list[tuple[int, int]] = []
-        calls = 0
-        for start, end in _clauses(text):
-            clause = text[start:end]
-            # Without the context, whose values would fill the call of every clause.
-            fills_call = isinstance(self._call(catalogue, clause, [clause], {}), dict)
-            calls += fills_call
-            if spans and not (fills_call and calls > 1):
-                start, _ = spans.pop()  # noqa: PLW2901 - the clause continues the last request
-            spans.append((start, end))
-        return [text[start:end] for start, end in spans]
-
     def _call(
         self, catalogue: Catalogue, request: str, texts: list[str], context: Mapping[str, Any]
     ) -> dict[str, Any] | DroppedCall | None:
@@ -174,19 +246,6 @@ class LexicalToolSelector(ChoosesTools):
         return filled_call(tool, texts, context, reasoning=ranked[0].why)
 
 
-def _clauses(text: str) -> list[tuple[int, int]]:
-    """Return start and end of each clause of a text."""
-    seams = [*islice(_CLAUSE_SEAM.finditer(text), _MAX_CLAUSES)]
-    if len(seams) >= _MAX_CLAUSES:
-        return [(0, len(text))]  # prose, not a list of requests
-    clauses: list[tuple[int, int]] = []
-    start = 0
-    for seam in seams:
-        clauses.append((start, seam.start()))
-        start = seam.end()
-    return [*clauses, (start, len(text))]
-
-
 def filled_call(
     tool: ToolDefinition, texts: Sequence[str], context: Mapping[str, Any] | None, *, reasoning: str
 ) -> dict[str, Any] | DroppedCall:
@@ -194,11 +253,13 @@ def filled_call(
 
     Args:
         tool: Its schema checks the arguments.
-        texts: As for `fill_arguments`.
-        context: As for `fill_arguments`.
+        texts: The texts to search, the most specific first. The first text with a value counts.
+            Every value of the first has to be in the call.
+        context: Values by parameter name.
         reasoning: Why the tool was chosen.
     """
-    args = fill_arguments(tool.parameters, texts=texts, context=context)
+    requests = [_Request(text) for text in texts]
+    args = _Filling(tool.parameters, requests, context or {}).args()
     required = required_of(tool.parameters, tool.parameters)
     missing: list[Problem] = []
     for name in properties_of(tool.parameters, tool.parameters):
@@ -209,106 +270,116 @@ def filled_call(
     problems = tool.find_problems(args)
     if problems:
         return DroppedCall(tool.name, "invalid_args", problems)
+    if not requests[0].is_read(tool, args):
+        return DroppedCall(tool.name, "unread")
     return {"tool": tool.name, "args": args, "reasoning": reasoning}
 
 
-def fill_arguments(
-    parameters: Schema, *, texts: Sequence[str], context: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the arguments that have one possible value. Deterministic.
+class _Filling:
+    """The arguments of one call.
 
     A parameter gets the context's value of its name. Else it gets the value after its name
-    (`city=Paris`, `limit 5`), or the only option of its enum that a text names. A required
+    (`city=Paris`, `limit 5`), or the only option of its enum that a request names. A required
     parameter without any of these gets its `const` or `default`, or the only value of its kind in
-    a text. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
+    a request. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
     URL, email, date and path for parameters with such a format or name.
 
     Args:
         parameters: The JSON Schema of the arguments.
-        texts: The texts to search, the most specific first. The first text with a value counts.
+        requests: The requests to search, the most specific first. The first with a value counts.
         context: Values by parameter name.
     """
-    schemas: dict[str, Schema] = {}
-    for name, schema in properties_of(parameters, parameters).items():
-        schemas[name] = only_alternative(schema, parameters)
-    texts = [text[:_MAX_SEARCHED_CHARS] for text in texts]
-    args: dict[str, Any] = {}
-    kinds: dict[str, str] = {}
-    required = required_of(parameters, parameters)
-    for name, schema in schemas.items():
-        value = (context or {}).get(name)
-        if value is None:
-            value = _named_value(name, schemas, texts)
-        if value is not None:
-            args[name] = value
-        elif name in required and ("const" in schema or "default" in schema):
-            args[name] = schema.get("const", schema.get("default"))
-        elif name in required:
-            kinds[name] = _kind(name, schema)
-    # A value that is in the call already hardly belongs to a second parameter.
-    used = set(map(str, args.values()))
-    for name, kind in kinds.items():
-        if list(kinds.values()).count(kind) == 1:
-            value = _only_value(kind, texts, used)
+
+    def __init__(
+        self, parameters: Schema, requests: Sequence[_Request], context: Mapping[str, Any]
+    ) -> None:
+        self._parameters = parameters
+        self._requests = requests
+        self._context = context
+        self._schemas: dict[str, Schema] = {}
+        for name, schema in properties_of(parameters, parameters).items():
+            self._schemas[name] = only_alternative(schema, parameters)
+
+    def args(self) -> dict[str, Any]:
+        """Return the arguments that have one possible value."""
+        args: dict[str, Any] = {}
+        kinds: dict[str, str] = {}
+        required = required_of(self._parameters, self._parameters)
+        for name, schema in self._schemas.items():
+            value = self._context.get(name)
+            if value is None:
+                value = self._only(partial(self._named, name=name, schema=schema))
+            if value is None:
+                value = self._only(partial(self._options, name=name, schema=schema))
+            if value is None and name in required:
+                value = schema.get("const", schema.get("default"))
+                kinds[name] = _kind(name, schema)
             if value is not None:
                 args[name] = value
-    # Values from texts are strings: the schema says whether "5" is a number.
-    return read_leniently(args, parameters)[0]
+        for name in kinds.keys() - args.keys():
+            alike = [other for other in kinds.keys() - args.keys() if kinds[other] == kinds[name]]
+            value = self._only(partial(self._of_kind, kind=kinds[name]))
+            if len(alike) == 1 and value is not None:
+                args[name] = value
+        # Values from texts are strings: the schema says whether "5" is a number.
+        return read_leniently(args, self._parameters)[0]
 
-
-def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str]) -> object | None:
-    """Return the value after a parameter's name, or the only option of its enum in a text."""
-    # `user_id` also matches `user id` and `userid`.
-    spaced_name = r"[\s_-]?".join(map(re.escape, name.split("_")))
-    options = _options(schemas[name])
-    kind = schemas[name].get("type", "string")
-    if options:
-        # Of the options `new` and `newest first` the longer one is tried first.
-        spellings = sorted(map(re.escape, options), key=len, reverse=True)
-        # Not at the ends of an option such as `__typename`, where no word precedes the blanks.
-        spaced = _UNDERSCORE.sub(r"[\\s_-]+", "|".join(spellings))
-        option = rf"({spaced})(?!\w)"
-        patterns = [rf"\b{spaced_name}(?:\s*[=:]\s*|\s+){option}"]
-        # An option that another parameter has too is used only after the parameter's name.
-        rivals = [schema for rival, schema in schemas.items() if rival != name]
-        if options.keys().isdisjoint(chain.from_iterable(map(_options, rivals))):
-            patterns.append(rf"(?<!\w){option}")
-    elif kind in ("integer", "number"):
-        patterns = [rf"\b{spaced_name}(?:\s*[=:]\s*|\s+)({_NUMBER})(?![\w.]*\w)"]
-    elif kind == "string":
-        quoted = r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`"
-        patterns = [rf"\b{spaced_name}\s*[=:]\s*(?:{quoted}|([^\s,;\"'`]*[^\s,;\"'`.!?]))"]
-    else:
+    def _only(self, find: Callable[[_Request], Mapping[range, object]]) -> object | None:
+        """Return the only value that is found in the first request with one."""
+        for request in self._requests:
+            places = find(request)
+            free = [place for place in places if request.read.isdisjoint(place)]
+            if len({str(places[place]) for place in free}) == 1:
+                request.read.update(*free)
+                return places[free[0]]
+            # Ambiguous or used already, and a less specific text must not decide instead.
+            if places:
+                return None
         return None
-    for pattern, text in product(patterns, texts):
-        values = _matches(re.compile(pattern, re.IGNORECASE), text)
-        if options:
-            values = set(map(_spelling, values))
-        if len(values) > 1:
-            return None
-        if values:
-            value = values.pop()
-            return options.get(value, value)
-    return None
+
+    def _named(self, request: _Request, *, name: str, schema: Schema) -> dict[range, object]:
+        """Return the values that follow the name of a parameter."""
+        is_number = schema.get("type") in ("integer", "number")
+        places: dict[range, object] = {}
+        for words, value in product(request.spelled(name), request.values):
+            fits = value.kind == "number" if is_number else schema.get("type") == "string"
+            if fits and value.words.start == words.stop and "enum" not in schema:
+                places[range(words.start, value.words.stop)] = value.text
+        return places
+
+    def _options(self, request: _Request, *, name: str, schema: Schema) -> dict[range, object]:
+        """Return the options of a parameter that a request has."""
+        options = _options(schema)
+        places: dict[range, object] = {}
+        # Of the options `new` and `newest first` the longer one is tried first.
+        for spelling in sorted(options, key=len, reverse=True):
+            for place in request.spelled(spelling):
+                if all(set(place).isdisjoint(other) for other in places):
+                    places[place] = options[spelling]
+        named: dict[range, object] = {}
+        for words, place in product(request.spelled(name), places):
+            if place.start == words.stop:
+                named[range(words.start, place.stop)] = places[place]
+        rivals = [_options(rival) for other, rival in self._schemas.items() if other != name]
+        # An option of two parameters, and a word such as "all", say nothing without the name.
+        if named or not options.keys().isdisjoint(NEUTRAL.union(*rivals)):
+            return named
+        return places
+
+    def _of_kind(self, request: _Request, *, kind: str) -> dict[range, object]:
+        """Return the values of a kind."""
+        return {value.words: value.text for value in request.values if kind and value.kind == kind}
 
 
 def _options(schema: Schema) -> dict[str, object]:
     """Return the texts and numbers of an enum by spelling. Ambiguous spellings are left out."""
-    enum = schema.get("enum")
-    if not isinstance(enum, list):
-        return {}
-    texts = [option for option in enum if isinstance(option, str | int | float)]
-    counts = Counter(map(_spelling, map(str, texts)))
     options: dict[str, object] = {}
-    for option in texts:
-        spelling = _spelling(str(option))
-        if spelling.strip() and counts[spelling] == 1:
-            options[spelling] = option
-    return options
-
-
-def _spelling(value: str) -> str:
-    return _SEPARATOR.sub("_", value).lower()
+    enum = schema.get("enum")
+    for option in enum if isinstance(enum, list) else ():
+        if isinstance(option, str | int | float):
+            spelling = _plain(str(option))
+            options[spelling] = None if spelling in options else option
+    return {spelling: option for spelling, option in options.items() if option is not None}
 
 
 def _kind(name: str, schema: Schema) -> str:
@@ -325,27 +396,3 @@ def _kind(name: str, schema: Schema) -> str:
         if not kind_words.isdisjoint(words):
             return special_kind
     return "quoted"
-
-
-def _only_value(kind: str, texts: Sequence[str], used: set[str]) -> str | None:
-    """Return the only unused value of a kind in the first text that has one."""
-    for text in texts:
-        remaining = text
-        for other_kind, pattern in _VALUES.items():
-            if other_kind == kind:
-                values = _matches(pattern, remaining)
-                unused = values - used
-                if len(unused) == 1:
-                    return unused.pop()
-                # Ambiguous or used already, and a less specific text must not decide instead.
-                if values:
-                    return None
-            remaining = pattern.sub(" ", remaining)
-    return None
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> set[str]:
-    """Return the group of each match that is not blank, or the whole match without groups."""
-    # Only one of the alternative groups matches, and `lastindex` is its number.
-    values = {match[match.lastindex or 0] for match in pattern.finditer(text)}
-    return set(filter(str.strip, values))

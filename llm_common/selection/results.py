@@ -130,7 +130,15 @@ def checked_config(config: object) -> ToolSelectionConfig:
 
 
 DropReason = Literal[
-    "malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"
+    "malformed",
+    "unknown_tool",
+    "invalid_args",
+    "unfilled",
+    "unread",
+    "tie",
+    "writes",
+    "repeat",
+    "over_limit",
 ]
 
 _REASONS: dict[DropReason, str] = {
@@ -138,6 +146,7 @@ _REASONS: dict[DropReason, str] = {
     "unknown_tool": "unknown tool: no offered tool has this name",
     "invalid_args": "invalid args",
     "unfilled": "unfilled: the texts have no value for its required arguments",
+    "unread": "unread: the request states more than its arguments can have",
     "tie": "tie: another tool fits as well",
     "writes": "writes: it is not known to be read-only, and `allow_writes` is not set",
     "repeat": "repeat: the same call was proposed before",
@@ -152,9 +161,9 @@ class DroppedCall:
     Attributes:
         tool: The proposed name, on one line of at most 64 characters. "" without a name.
         reason: `malformed` (no tool, or args that are not an object), `unknown_tool`,
-            `invalid_args`, `unfilled` (a required argument has no value), `tie` (another tool fits
-            as well), `writes` (not known to be read-only), `repeat`, or `over_limit` (beyond
-            `max_calls`).
+            `invalid_args`, `unfilled` (a required argument has no value), `unread` (the request
+            states more than the arguments have), `tie` (another tool fits as well), `writes` (not
+            known to be read-only), `repeat`, or `over_limit` (beyond `max_calls`).
         problems: The problems of the arguments, without their values.
     """
 

@@ -80,6 +80,7 @@ _DROPS: Final = {
     "unknown": "no candidate has this id",
     "invalid_args": "its arguments do not fit the tool's schema",
     "unfilled": "the texts do not contain its required arguments",
+    "unread": "the request states more than its arguments",
     "tie": "another tool fits equally well",
     "writes": "the tool is not marked read-only",
     "repeat": "an earlier entry is the same",

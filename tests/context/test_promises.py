@@ -24,7 +24,7 @@ from tests.context.samples import (
 from tests.context.test_selector import Results
 
 ANALYSIS, WRITING = IntentType.FILE_ANALYSIS, IntentType.CODE_WRITING
-RUN, TALK = IntentType.COMMAND_EXECUTION, IntentType.CONVERSATIONAL
+TALK = IntentType.CONVERSATIONAL
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,6 @@ RUN, TALK = IntentType.COMMAND_EXECUTION, IntentType.CONVERSATIONAL
     [
         ("When I run the tests, explain the failure", ANALYSIS),
         ("After I deploy it, summarize the log", ANALYSIS),
-        ("If you could run the tests", RUN),
         ("Don't fix it, explain the parser", ANALYSIS),
         ("Do not ever run the tests; describe the parser", ANALYSIS),
         ("Never deploy it. Write a parser", WRITING),
@@ -43,7 +42,6 @@ RUN, TALK = IntentType.COMMAND_EXECUTION, IntentType.CONVERSATIONAL
         ("because I want to deploy it. Explain the parser", ANALYSIS),
         ("The build fails, write a test", WRITING),
         ("there is an error", IntentType.CODE_DEBUGGING),
-        ("no errors were found", TALK),
     ],
 )
 def test_negated_and_subordinate_verbs_ask_for_nothing_s1_01(text: str, intent: IntentType) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.selection.lexical_tools import fill_arguments, filled_call
+from llm_common.selection.lexical_tools import filled_call
 from llm_common.selection.results import DroppedCall
 from llm_common.tools import ToolDefinition
 
@@ -18,7 +18,9 @@ def fill(
     if required is None:
         required = list(properties)
     parameters = {"type": "object", "properties": properties, "required": required}
-    return fill_arguments(parameters, texts=texts, context=context)
+    tool = ToolDefinition("tool", "", parameters)
+    call = filled_call(tool, texts, context, reasoning="")
+    return {} if isinstance(call, DroppedCall) else call["args"]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,6 @@ def fill(
             "to a@b.example",
             {"mail": "a@b.example"},
         ),
-        ({"limit": INTEGER, "page": INTEGER}, "limit 5", {"limit": 5}),
         ({"path": STRING}, "list ./run", {"path": "./run"}),
         ({"path": STRING}, "e.g. TCP/IP and 3.5 or so", {}),
         ({"count": INTEGER}, "of v2 on 2031-05-02 in a1.py", {}),
@@ -119,8 +120,34 @@ def test_optional_parameters_are_filled_by_name_only() -> None:
     assert fill(properties, "limit 5", required=[]) == {"limit": 5}
 
 
-def test_the_context_wins_over_texts_and_earlier_texts_over_later() -> None:
-    assert fill({"path": STRING}, "read aa.py", path="from/context.py") == {
+@pytest.mark.parametrize(
+    "text",
+    [
+        "read aa.py and bb.py",
+        "read aa.py for Ann",
+        "read aa.py since 2031-05-02",
+        "read aa.py 3 times",
+        "read aa.py, but not now",
+        "read aa.py with its limit",
+        "read aa.py " + "slowly " * 300,
+    ],
+)
+def test_a_request_that_states_more_than_the_arguments_have_is_left_out(text: str) -> None:
+    properties = {"path": STRING, "limit": INTEGER}
+    assert fill(properties, "read aa.py", required=["path"]) == {"path": "aa.py"}
+    assert fill(properties, text, required=["path"]) == {}
+
+
+def test_a_name_of_several_words_is_one_value() -> None:
+    properties = {"name": STRING, "city": STRING}
+    assert fill(properties, "name: John Doe, city: New York") == {
+        "name": "John Doe",
+        "city": "New York",
+    }
+
+
+def test_the_context_wins_over_later_texts_and_earlier_texts_over_later() -> None:
+    assert fill({"path": STRING}, "read it", "read aa.py", path="from/context.py") == {
         "path": "from/context.py"
     }
     assert fill({"path": STRING}, "nothing here", "read bb.py", "read cc.py") == {"path": "bb.py"}
