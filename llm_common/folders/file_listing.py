@@ -12,8 +12,8 @@ from pathlib import Path
 from llm_common._env import environment_without
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import skip_reason_by_name
-from llm_common.folders.ignore_rules import IgnoreRules
 from llm_common.text.display import visible
+from llm_common.text.ignore_rules import IgnoreRules
 
 _GIT_TIMEOUT_S = 20.0
 # Git sets these for its hooks. They would direct our git to the hook's repository.

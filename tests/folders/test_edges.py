@@ -10,7 +10,7 @@ from llm_common.folders import pack_folder
 from llm_common.folders.candidates import FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_listing import list_paths
-from llm_common.folders.ignore_rules import IgnoreRules
+from llm_common.text.ignore_rules import IgnoreRules
 from tests.folders.tree import git, write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

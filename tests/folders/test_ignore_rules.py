@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from llm_common.folders.ignore_rules import IgnoreRules
+from llm_common.text.ignore_rules import IgnoreRules
 from tests.folders.tree import git
 
 PARTS = ["a", "b", "ab", "aab", "b.c", "!x", "a b", "#a", "*", "[", "-", "]"]
