@@ -3,8 +3,8 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import translate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from llm_common.context.request import (
@@ -17,6 +17,7 @@ from llm_common.context.request import (
 )
 from llm_common.ranking.lexical import STOP_WORDS, stem
 from llm_common.ranking.question_names import CODE_EXTENSIONS, FILE_EXTENSIONS, names_in
+from llm_common.text.ignore_rules import IgnoreRules
 
 # ASCII runs are separate, since Chinese puts no space before `config.ts`.
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
@@ -157,9 +158,6 @@ def _basename(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
-_ANY_DEPTH: Final = "**"
-
-
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
     """Return kind and id of the items whose path, name or id matches a pattern, in any case.
 
@@ -168,16 +166,28 @@ def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset
     components. A pattern that matches a folder covers its content. Only files have paths and names,
     and the id of the project is its name.
     """
-    globs = [*filter(None, map(_glob, patterns))]
+    rules = IgnoreRules("\n".join(map(_rule, patterns)))
     excluded: set[tuple[Kind, str]] = set()
-    if not globs:
+    if not patterns:
         return frozenset()
     for kind, item_id, spellings in _items(pool):
         for spelling in spellings:
-            components = _components(spelling.lower())
-            if any(_matches(glob, components) for glob in globs):
+            # A pattern that matches a folder covers its content.
+            if any(map(rules.verdict, accumulate(_components(spelling.lower()), "{}/{}".format))):
                 excluded.add((kind, item_id))
     return frozenset(excluded)
+
+
+def _rule(pattern: str) -> str:
+    """Return a pattern as a line of a `.gitignore`, from the root if it has folders."""
+    components = [*_components(pattern.lower())]
+    is_rooted = len(components) > 1 or "/" in pattern.rstrip("/")
+    while components[1:] and components[-1] == "**":
+        components.pop()  # the folder covers its content
+    glob = "/".join(components)
+    if is_rooted:
+        return f"/{glob}"
+    return f"\\{glob}" if glob.startswith(("!", "#")) else glob
 
 
 def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
@@ -192,47 +202,6 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
         yield "output", pointer.pointer_id, {pointer.pointer_id}
     if pool.project_state:
         yield "project", pool.project_state.name, {pool.project_state.name}
-
-
-# A test for each component. None is `**`.
-_Glob = tuple[Callable[[str], object] | None, ...]
-
-
-def _glob(pattern: str) -> _Glob:
-    """Compile a pattern to the tests of its components, with consecutive `**` as one."""
-    components = _components(pattern.lower())
-    # As in a .gitignore, a slash at the end does not bind a pattern to the root.
-    if len(components) == 1 and "/" not in pattern.rstrip("/"):
-        components = (_ANY_DEPTH, *components)
-    tests: list[Callable[[str], object] | None] = []
-    for component in components:
-        if component != _ANY_DEPTH:
-            # Each component alone, because the `*` of fnmatch matches slashes too.
-            tests.append(re.compile(translate(component)).match)
-        elif tests[-1:] != [None]:
-            tests.append(None)
-    return tuple(tests)
-
-
-def _matches(glob: _Glob, components: tuple[str, ...]) -> bool:
-    """Return whether a path, or a folder above it, matches the glob."""
-    position = index = retry = 0
-    star = -1
-    while position < len(glob):
-        test = glob[position]
-        if test is None:
-            star, retry = position, index
-        elif index < len(components) and test(components[index]):
-            index += 1
-        elif star < 0 or retry >= len(components):
-            return False
-        else:
-            # Only the last `**` has to be retried with one more component. An earlier one cannot
-            # help, because the last one already started at the first place that it could.
-            position, retry = star, retry + 1
-            index = retry
-        position += 1
-    return True
 
 
 _CODE_NAMES: Final = frozenset(
