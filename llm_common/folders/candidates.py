@@ -26,6 +26,7 @@ from llm_common.folders.exclusion import (
     usually_holds_secrets,
 )
 from llm_common.folders.file_listing import ListedFile, is_unsafe, list_paths, stat_files
+from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
 from llm_common.ranking.lexical import Hit, max_normalised
@@ -45,10 +46,6 @@ _TEST_LOSS_OF_CHANGES = 0.1  # a change of code often changes its tests too
 _TEST_LOSS = 0.4  # tests seldom answer a question or explain a bug
 _RECENT = 0.1  # per file, fading over a week: .006 and .012 of 171 commits' files
 _WEEK_S = 7 * 24 * 3600.0
-_IS_QUESTION_OR_REPORT = re.compile(
-    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
-    re.IGNORECASE,
-)
 _IS_SECONDARY = re.compile(
     r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
     r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
@@ -100,7 +97,7 @@ class FolderSearch:
 
 
 def search_folders(
-    query: str,
+    question: FolderQuestion,
     folders: Mapping[str, Path],
     *,
     file_filter: FileFilter,
@@ -110,7 +107,7 @@ def search_folders(
     """List folders, update their indexes and rank their files. Only changed files are read.
 
     Args:
-        query: The text to rank for.
+        question: The question to rank for.
         folders: Existing folders, resolved, by the prefix of their displayed paths: "", or a path
             with a slash at its end.
         file_filter: The choice of files.
@@ -123,7 +120,7 @@ def search_folders(
     result = FolderSearch()
     for prefix, root in folders.items():
         _search(
-            query,
+            question,
             prefix,
             root,
             file_filter=file_filter,
@@ -134,18 +131,13 @@ def search_folders(
     return result
 
 
-def first_line(query: str) -> str:
-    """Return the first line of a query, which is the title of a bug report."""
-    return query.strip().partition("\n")[0]
-
-
 def path_stub(path: str) -> ContextFile:
     """Return a file without its text, for rules that need only the path."""
     return ContextFile(id=path, path=path, name=PurePosixPath(path).name, content="")
 
 
 def _search(
-    query: str,
+    question: FolderQuestion,
     prefix: str,
     root: Path,
     *,
@@ -166,9 +158,9 @@ def _search(
         return _IndexSearch(
             read=index.refresh(root, files, progress=progress),
             skip_reasons=index.skip_reasons(),
-            hits=index.search(query),
-            title_hits=index.search(first_line(query)),
-            words=index.matched_words(query),
+            hits=index.search(question.whole),
+            title_hits=index.search(question.title),
+            words=index.matched_words(question.whole),
         )
 
     search = indexes.use(
@@ -235,22 +227,26 @@ def _unlisted_reason(path: str) -> str:
 
 
 def candidate_files(
-    query: str, search: FolderSearch, named: Mapping[str, ContainedFile], *, now: datetime
+    question: FolderQuestion,
+    search: FolderSearch,
+    named: Mapping[str, ContainedFile],
+    *,
+    now: datetime,
 ) -> tuple[tuple[ContextFile, ...], Scores]:
-    """Return the files worth weighing for a query, each once, with their scores.
+    """Return the files worth weighing for a question, each once, with their scores.
 
     The files that the caller named come first. Then come the 60 files with the highest scores,
-    among those that share a word with the query, or whose path it names.
+    among those that share a word with it, or whose path it names.
 
     Args:
-        query: The question.
+        question: The question.
         search: The result of the search for it.
         named: Files that the caller named, by the path to display. Other paths of the same file
             are dropped.
         now: The time from which ages are measured.
     """
-    parts = _parts_by_path(query, search)
-    loss = _test_loss(query)
+    parts = _parts_by_path(question, search)
+    loss = _TEST_LOSS_OF_CHANGES if question.asks_for_change else _TEST_LOSS
 
     def score_of(path: str, recent: float = 0.0) -> Score:
         summands = {**parts.get(path, {"words": 0.0}), "recent": recent}
@@ -301,8 +297,8 @@ def read_file(path: str, source: ContainedFile) -> ContextFile | None:
     )
 
 
-def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
-    """Return the summands of the score of each file that is related to the query."""
+def _parts_by_path(question: FolderQuestion, search: FolderSearch) -> dict[str, dict[str, float]]:
+    """Return the summands of the score of each file that is related to the question."""
     title = max_normalised(search.titles)
     # The first line of a bug report is its title. Ranked only with the whole text, it would be lost
     # among the many words of the other lines.
@@ -310,7 +306,7 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
     for path, share in max_normalised(search.scores).items():
         words[path] = share + title.get(path, 0.0)
     words = max_normalised(words)
-    mentioned = MentionFinder(map(path_stub, search.files)).find(query)
+    mentioned = MentionFinder(map(path_stub, search.files)).find(question.text)
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
     parts: dict[str, dict[str, float]] = {}
@@ -325,16 +321,6 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
             "named": named.get(path, 0.0),
         }
     return parts
-
-
-def _test_loss(query: str) -> float:
-    """Return the share of its score that a test file loses.
-
-    It loses little if the query is one line that asks for a change.
-    """
-    if _IS_QUESTION_OR_REPORT.search(query.strip()):
-        return _TEST_LOSS
-    return _TEST_LOSS_OF_CHANGES
 
 
 def _recency(file: ContextFile, now: datetime) -> float:

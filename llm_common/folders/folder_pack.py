@@ -50,6 +50,7 @@ from llm_common.folders.candidates import (
 )
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_tree import FileTree
+from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.pack_text import PackFormat
 from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import IndexCache, ProgressCallback
@@ -227,7 +228,8 @@ def pack_folder(
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
-    request, label = _request(query, budget_tokens, counter)
+    folder_question = FolderQuestion(query)
+    request, label = _request(folder_question.text, budget_tokens, counter)
     file_filter = _file_filter(exclude, folders, hidden=hidden, generated=generated)
     begin = time.perf_counter()
     with (
@@ -237,16 +239,17 @@ def pack_folder(
         indexes = IndexCache(cache_dir or default_cache_dir())
         progress = progress or (lambda *_: None)
         search = search_folders(
-            query, folders, file_filter=file_filter, indexes=indexes, progress=progress
+            folder_question, folders, file_filter=file_filter, indexes=indexes, progress=progress
         )
         progress("Weighing the best files", 0, 0)
         searched = time.perf_counter()
         pack_format = PackFormat(
             line_numbers=line_numbers,
             tree=FileTree(search.files, files) if tree else None,
-            question=query.strip() if question else "",
+            question=folder_question.text if question else "",
         )
         bundle = _choose(
+            folder_question,
             request,
             search,
             files,
@@ -255,7 +258,7 @@ def pack_folder(
             pack_format=pack_format,
         )
     return FolderPack(
-        query=query.strip(),
+        query=folder_question.text,
         folders=tuple(folders.values()),
         text=bundle.render(),
         counter=label,
@@ -328,7 +331,7 @@ def _request(
         except ConfigError:
             counter = UpperBoundCounter()
             label = f"an upper bound; for exact counts {install_command('tokens')}"
-    intent = classify_intent(query.strip())
+    intent = classify_intent(query)
     return ContextSelectionRequest(
         intent=intent, token_budget=budget_tokens, counter=counter, strategy=FOLDER_STRATEGY
     ), label
@@ -347,6 +350,7 @@ def _traced(
 
 
 def _choose(
+    question: FolderQuestion,
     request: ContextSelectionRequest,
     search: FolderSearch,
     named: Mapping[str, ContainedFile],
@@ -357,11 +361,12 @@ def _choose(
 ) -> ContextBundle:
     """Return the bundle of the best passages, and record the choice in the run's trace."""
     now, budget = datetime.now(UTC), request.token_budget
-    files, scores = candidate_files(request.intent.text, search, named, now=now)
+    files, scores = candidate_files(question, search, named, now=now)
     bundle = pack_passages(
         files,
         scores,
         request,
+        question,
         named=named,
         max_files=max_files,
         min_score=min_score,

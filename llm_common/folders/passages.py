@@ -30,14 +30,14 @@ from llm_common.context.bundle import (
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
-from llm_common.folders.candidates import first_line
+from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.named_definitions import Definition, named_definitions
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.parts.fill import fill
 from llm_common.parts.passages import gap_mark, join_spans
-from llm_common.ranking.lexical import folded, scan
+from llm_common.ranking.lexical import folded, scan_stems
 
 # `_MAX_CHARS`, `_STEEPNESS`, `_MIN_MATCH`, `_ALWAYS_SHOWN` and `_TITLE` were chosen on the half
 # `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.
@@ -208,6 +208,7 @@ def pack_passages(
     files: Sequence[ContextFile],
     scores: Scores,
     request: ContextSelectionRequest,
+    question: FolderQuestion,
     *,
     named: Collection[str] = (),
     max_files: int | None = None,
@@ -223,7 +224,8 @@ def pack_passages(
     Args:
         files: The files to choose from, best first. Their lines end with line feeds.
         scores: The score of each file. The rule `mentioned` becomes the reason.
-        request: The question, the budget and the counter.
+        request: The budget and the counter.
+        question: The question.
         named: Ids of the files that the caller named. They come first and have the largest share.
         max_files: Maximum number of files in the bundle. None for as many as fit.
         min_score: Files that score less are left out, unless the caller named them.
@@ -253,7 +255,7 @@ def pack_passages(
         reasons[file.id] = "no_room" if file.content else "empty"
         eligible.append(candidate)
     divided = eligible[:_MAX_DIVIDED]
-    _rank_passages(divided, request.intent.text)
+    _rank_passages(divided, question)
     for candidate in divided:
         if candidate.file.content and not candidate.passages:
             reasons[candidate.file.id] = "poor_match"
@@ -269,19 +271,19 @@ def _number_lines(candidates: Sequence[_Candidate]) -> None:
             candidate.source.numbered = NumberedLines(candidate.source.text)
 
 
-def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
+def _rank_passages(candidates: Sequence[_Candidate], question: FolderQuestion) -> None:
     """Divide the files, and sort the passages of each by match.
 
     Passages of named definitions come first. Those that match far less than the best passage of
     all files are dropped, unless the file is named or one of the three best.
     """
-    definitions = _divide(candidates, query)
+    definitions = _divide(candidates, question)
     named: defaultdict[str, list[Span]] = defaultdict(list)
-    for definition in named_definitions(query, definitions):
+    for definition in named_definitions(question.symbols, definitions):
         start, end = definitions[definition]
         if end - start <= _MAX_NAMED_CHARS:
             named[definition.path].append((start, end))
-    matches_by_file = _matches(candidates, query)
+    matches_by_file = _matches(candidates, question)
     min_value = 0.0
     for candidate, matches in zip(candidates, matches_by_file, strict=True):
         value = sqrt(candidate.share) * max(matches, default=0.0)
@@ -295,12 +297,12 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
         _sort_passages(candidate, matches, named[candidate.file.path], min_match)
 
 
-def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Span]:
+def _divide(candidates: Sequence[_Candidate], question: FolderQuestion) -> dict[Definition, Span]:
     """Divide the files into passages, and return the spans of their definitions."""
     definitions: dict[Definition, Span] = {}
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
-        records = record_text(path, text, query)
+        records = record_text(path, text, question.words)
         if records is not None:
             candidate.source = _Records(records)
             for group in records.groups:
@@ -313,15 +315,15 @@ def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Sp
     return definitions
 
 
-def _matches(candidates: Sequence[_Candidate], query: str) -> list[list[float]]:
+def _matches(candidates: Sequence[_Candidate], question: FolderQuestion) -> list[list[float]]:
     """Return the match of each passage with the query and its first line, by file."""
-    texts: list[tuple[str]] = []
+    texts: list[str] = []
     for candidate in candidates:
         if isinstance(candidate.source, _Content):
             for passage in candidate.passages:
-                texts.append((folded(candidate.source.text[slice(*passage.span)]),))
-    by_query = scan(query, texts, weights=(1.0,))
-    by_title = scan(first_line(query), texts, weights=(1.0,))
+                texts.append(folded(candidate.source.text[slice(*passage.span)]))
+    by_query = scan_stems(question.stems, [texts], weights=(1.0,))
+    by_title = scan_stems(question.title_stems, [texts], weights=(1.0,))
     rest = zip(by_query, by_title, strict=True)
     matches: list[list[float]] = []
     for candidate in candidates:

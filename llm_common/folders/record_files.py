@@ -7,6 +7,7 @@ from itertools import chain, repeat
 from pathlib import PurePosixPath
 from typing import Final
 
+from llm_common.ranking.question_words import QuestionWords
 from llm_common.tables.columns import Column
 from llm_common.tables.finding import are_mostly_records, find_records
 from llm_common.tables.question.table_question import read_question
@@ -59,7 +60,7 @@ class RecordText:
     is_complete: bool
 
 
-def record_text(path: str, content: str, question: str) -> RecordText | None:
+def record_text(path: str, content: str, question: QuestionWords) -> RecordText | None:
     """Return a file as records, or None if it is packed as text.
 
     These are small files, files of other kinds, and those of which records would hold only a part.
@@ -103,7 +104,7 @@ class _Layout:
         for span in _grouped(further, set()):
             self._others.append(RecordGroup(span, None))
 
-    def add(self, table: Table, question: str) -> None:
+    def add(self, table: Table, question: QuestionWords) -> None:
         """Add a table. The first one has values beside the records in its heading."""
         heading = self._append(self._beside + _heading(table))
         self._beside = ""

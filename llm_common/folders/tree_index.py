@@ -164,37 +164,31 @@ class TreeIndex:
         progress("Reading what changed", len(stale), len(stale))
         return [file.path for file in stale]
 
-    def search(self, query: str) -> list[Hit]:
-        """Return the files that share a word with the query, best first, ties by path.
-
-        Args:
-            query: Any text. Its first 128 words count, without stop words. That is more than a
-                question needs, because a bug report may name the cause far from its beginning.
-        """
-        words = [f'"{word}"' for word in _query_words(query)]
+    def search(self, query: "IndexQuery") -> list[Hit]:
+        """Return the files that share a word with the query, best first, ties by path."""
+        words = [f'"{word}"' for word in query.words]
         if not words:
             return []
         rows = self._connection.execute(_SEARCH, {"words": " OR ".join(words)})
         return [Hit(path, score) for path, score in rows]
 
-    def matched_words(self, query: str) -> dict[str, tuple[str, ...]]:
+    def matched_words(self, query: "IndexQuery") -> dict[str, tuple[str, ...]]:
         """Return up to four words of the query that each file or its path contains, rarest first.
 
         Words that are equally rare are in the order of the query. An identifier of the query stands
         for its parts, such as `getPage` for `get` and `page`.
 
         Args:
-            query: The text that was searched for.
+            query: The query that was searched for.
         """
         counts: dict[str, int] = {}
-        for word in _query_words(query):
+        for word in query.words:
             [counts[word]] = self._containing("count(*)", word).fetchone()
-        identifiers = _identifiers(query)
         matched: dict[str, tuple[str, ...]] = {}
         # Each word is read twice, because all lists together may take more memory than the index.
         for word in sorted(counts, key=counts.__getitem__):
-            wholes = [identifier.spelling for identifier in identifiers if word in identifier.parts]
-            shown = _spelling(word, identifiers)
+            wholes = [whole for whole, parts in query.identifiers.items() if word in parts]
+            shown = query.spellings.get(word, word)
             for (path,) in self._containing("path", word):
                 words = matched.get(path, ())
                 if len(words) < _MAX_SHOWN_WORDS and not any(whole in words for whole in wholes):
@@ -289,37 +283,31 @@ class TreeIndex:
         self.close()
 
 
-class _Identifier(NamedTuple):
-    """A word of a query that has parts: its spelling, and its words in the index."""
+class IndexQuery:
+    """A text to search for.
 
-    spelling: str
-    whole: str
-    parts: list[str]
+    Args:
+        text: Any text.
 
+    Attributes:
+        words: Its first 128 distinct words in lower case, without stop words. That is more than a
+            question needs, because a bug report may name the cause far from its beginning.
+        identifiers: The parts of each word that the index has whole and in parts, such as
+            `getPage`, by its spelling.
+        spellings: The spelling of each such word, by the word in the index.
+    """
 
-def _identifiers(query: str) -> list[_Identifier]:
-    """Return the words of a query that the index has whole and in parts, such as `getPage`."""
-    identifiers: list[_Identifier] = []
-    for spelling in _WORD.findall(query):
-        whole, *parts = split_identifiers(spelling).lower().split() or [""]
-        # In scripts without spaces, the first word is only a character of the whole.
-        if parts and whole == spelling.replace("_", "").lower():
-            identifiers.append(_Identifier(spelling, whole, parts))
-    return identifiers
-
-
-def _spelling(word: str, identifiers: Sequence[_Identifier]) -> str:
-    """Return a word of the index as the query spells it."""
-    for identifier in identifiers:
-        if identifier.whole == word:
-            return identifier.spelling
-    return word
-
-
-def _query_words(query: str) -> list[str]:
-    """Return the first 128 distinct words of a query in lower case, without stop words."""
-    words = dict.fromkeys(split_identifiers(query).lower().split())
-    return [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
+    def __init__(self, text: str) -> None:
+        words = dict.fromkeys(split_identifiers(text).lower().split())
+        self.words = [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
+        self.identifiers: dict[str, list[str]] = {}
+        self.spellings: dict[str, str] = {}
+        for spelling in _WORD.findall(text):
+            whole, *parts = split_identifiers(spelling).lower().split() or [""]
+            # In scripts without spaces, the first word is only a character of the whole.
+            if parts and whole == spelling.replace("_", "").lower():
+                self.identifiers[spelling] = parts
+                self.spellings.setdefault(whole, spelling)
 
 
 def _changed(files: Sequence[ListedFile], indexed: Mapping[str, _IndexedFile]) -> list[ListedFile]:

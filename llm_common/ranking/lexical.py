@@ -257,6 +257,17 @@ def scan_columns(
 
     Faster than `scan`, which has to build these columns.
     """
+    return scan_stems(search_stems(request), columns, weights=weights, bm25=bm25)
+
+
+def scan_stems(
+    stems: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    *,
+    weights: Sequence[float],
+    bm25: BM25 = _BM25,
+) -> list[float]:
+    """Score documents as `scan_columns` does, for the `search_stems` of a request."""
     if not columns:
         return []
     lengths = [0] * len(columns[0])
@@ -265,7 +276,7 @@ def scan_columns(
         lengths = [*map(add, lengths, map(len, texts))]
     norms = bm25.length_norms(lengths)
     by_word: list[dict[int, float]] = []
-    for stem in search_stems(request):
+    for stem in stems:
         count = _counter(stem)
         counts: dict[int, float] = {}
         for texts, weight in zip(columns, weights, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from llm_common.context import Score
 from llm_common.folders.candidates import FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.folder_question import FolderQuestion
 from tests.folders.tree import write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,7 +36,7 @@ def weigh(
     search = FolderSearch(
         files={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
     )
-    files, scores = candidate_files(query, search, {}, now=NOW)
+    files, scores = candidate_files(FolderQuestion(query), search, {}, now=NOW)
     assert len(scores) == len(files)
     return {file.path: scores["file", file.path] for file in files}
 

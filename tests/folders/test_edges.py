@@ -10,6 +10,7 @@ from llm_common.folders import pack_folder
 from llm_common.folders.candidates import FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_listing import list_paths
+from llm_common.folders.folder_question import FolderQuestion
 from llm_common.text.ignore_rules import IgnoreRules
 from tests.folders.tree import git, write
 
@@ -103,7 +104,7 @@ def test_a_question_that_is_none_is_named(query: str, problem: str, tmp_path: Pa
 
 
 def scored(tree: Path, query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
-    _, scores = candidate_files(query, search, {}, now=NOW)
+    _, scores = candidate_files(FolderQuestion(query), search, {}, now=NOW)
     return {path: dict(score.parts) for (_, path), score in scores.items()}
 
 

@@ -15,6 +15,7 @@ from llm_common.context.intent import intent_of
 from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders import FolderPack, pack_folder
+from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.passages import pack_passages
 from tests.folders.tree import git, write
 
@@ -272,6 +273,7 @@ def test_files_get_the_whole_budget_for_any_intent() -> None:
             files,
             scores,
             ContextSelectionRequest(intent=intent_of(asked, intent), token_budget=900),
+            FolderQuestion(asked),
         )
         for intent in IntentType
     }

@@ -9,7 +9,7 @@ import pytest
 
 from llm_common._user_folders import default_cache_dir
 from llm_common.errors import ConfigError
-from llm_common.folders.tree_index import IndexCache, TreeIndex
+from llm_common.folders.tree_index import IndexCache, IndexQuery, TreeIndex
 from tests.folders.tree import listed, write
 
 
@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Path:
 def search(indexes: IndexCache, tree: Path, *, hidden: bool = False) -> list[str]:
     def work(index: TreeIndex) -> list[str]:
         index.refresh(tree, listed(tree), progress=lambda *_: None)
-        return [hit.key for hit in index.search("cookies")]
+        return [hit.key for hit in index.search(IndexQuery("cookies"))]
 
     return indexes.use(tree, generated=False, hidden=hidden, work=work)
 

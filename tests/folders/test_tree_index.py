@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import ConfigError, StoreError
-from llm_common.folders.tree_index import TreeIndex
+from llm_common.folders.tree_index import IndexQuery, TreeIndex
 from tests.folders.tree import listed, write
 
 FILES = {
@@ -42,7 +42,7 @@ def refresh(index: TreeIndex, tree: Path) -> int:
 
 
 def found(index: TreeIndex, query: str) -> list[str]:
-    return [hit.key for hit in index.search(query)]
+    return [hit.key for hit in index.search(IndexQuery(query))]
 
 
 def test_files_are_ranked_by_content_path_and_symbols(index: TreeIndex, tree: Path) -> None:
@@ -72,11 +72,11 @@ def test_changed_new_and_removed_files_update_the_index(index: TreeIndex, tree: 
 
 def test_a_touched_file_is_read_but_not_indexed_again(index: TreeIndex, tree: Path) -> None:
     refresh(index, tree)
-    scores = index.search("listen server")
+    scores = index.search(IndexQuery("listen server"))
     os.utime(tree / "src/server.py", (2_000_000, 2_000_000))
     assert refresh(index, tree) == 1
     assert refresh(index, tree) == 0
-    assert index.search("listen server") == scores
+    assert index.search(IndexQuery("listen server")) == scores
 
 
 def test_a_change_of_equal_size_within_a_tick_is_noticed(index: TreeIndex, tree: Path) -> None:
@@ -98,7 +98,9 @@ def test_an_index_of_many_changes_scores_like_a_new_one(index: TreeIndex, tree: 
         refresh(index, tree)
     with TreeIndex(None) as new:
         refresh(new, tree)
-        assert index.search("listen to cookies") == new.search("listen to cookies")
+        assert index.search(IndexQuery("listen to cookies")) == new.search(
+            IndexQuery("listen to cookies")
+        )
 
 
 def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: Path) -> None:
@@ -136,10 +138,10 @@ def test_an_interruption_keeps_completed_batches(index: TreeIndex, tmp_path: Pat
 
     with pytest.raises(KeyboardInterrupt):
         index.refresh(tree, listed(tree), progress=interrupt)
-    assert len(index.search("shared")) == 400
+    assert len(index.search(IndexQuery("shared"))) == 400
     os.utime(tree / "f449.txt")
     refresh(index, tree)
-    assert len(index.search("shared")) == 450
+    assert len(index.search(IndexQuery("shared"))) == 450
 
 
 def test_a_query_is_never_syntax(index: TreeIndex, tree: Path) -> None:
@@ -158,12 +160,12 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
     )
     program = (
         "import sys; from pathlib import Path; from llm_common.folders.tree_index import "
-        "TreeIndex\n"
+        "IndexQuery, TreeIndex\n"
         "from tests.folders.tree import listed\n"
         "tree = Path(sys.argv[1])\n"
         "with TreeIndex(Path(sys.argv[2])) as index:\n"
         "    index.refresh(tree, listed(tree), progress=lambda *_: None)\n"
-        "    print(len(index.search('shared')))\n"
+        "    print(len(index.search(IndexQuery('shared'))))\n"
     )
     command = [sys.executable, "-c", program, str(tree), str(tmp_path / "shared.sqlite")]
     running = [
@@ -173,7 +175,7 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
         str(files)
     ] * processes
     with TreeIndex(tmp_path / "shared.sqlite") as index:
-        assert len(index.search("shared")) == files
+        assert len(index.search(IndexQuery("shared"))) == files
 
 
 def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,17 +92,19 @@ class TableQuestion:
 
 
 def read_question(
-    question: str, table: Table, columns: Sequence[Column], *, nouns: str = ""
+    question: str | QuestionWords, table: Table, columns: Sequence[Column], *, nouns: str = ""
 ) -> TableQuestion:
     """Return what a question asks of a table.
 
     Args:
-        question: The question, of which the first 4,000 characters are read.
+        question: The question, of which the first 4,000 characters are read, or its words.
         table: The table.
         columns: The columns of the table.
         nouns: Words for the records, such as the name of the tool.
     """
-    return _Reading(QuestionWords(question), table, columns, nouns).result()
+    if isinstance(question, str):
+        question = QuestionWords(question)
+    return _Reading(question, table, columns, nouns).result()
 
 
 class _Reading:
