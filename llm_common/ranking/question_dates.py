@@ -196,10 +196,6 @@ def _named(match: re.Match[str]) -> _Ends:
     return date, date
 
 
-def _decade(match: re.Match[str]) -> _Ends:
-    return match["year"], str(int(match["year"]) + 9)
-
-
 def _year(match: re.Match[str]) -> _Ends:
     return match[0], match[0]
 
@@ -231,7 +227,6 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Ends | Non
     (re.compile(rf"\b{_MONTH}\s+{_DAY}(?!\d|[.,]\d|k\b){_OF_YEAR}?"), _named),
     (re.compile(rf"\b{_MONTH}{_OF_YEAR}"), _named),
     (re.compile(rf"(?<=in |or |to |nd |ce |re |er |il |ng |of |om ){_MONTH}(?!\s+\d)"), _named),
-    (re.compile(r"\b(?P<year>(?:19|20)\d0)s\b"), _decade),
     (re.compile(_START + r"(?:19|20)\d\d" + _END), _year),
 )
 

@@ -136,17 +136,15 @@ class _Terms:
     # --- dates
 
     def _read_dates(self, dates: Iterable[DateWords]) -> None:
-        previous: Term | None = None
         for date in dates:
-            term = self._date_term(date, previous)
+            term = self._date_term(date)
             if term is not None:
                 self._add(term)
-                previous = term
 
-    def _date_term(self, date: DateWords, previous: Term | None) -> Term | None:
+    def _date_term(self, date: DateWords) -> Term | None:
         first, last = date.words.start, date.words.stop - 1
         before, behind = self._naming.around(first, last)
-        column, named, is_alone = self._column_of_date(date, before, behind, previous)
+        column, named, is_alone = self._column_of_date(date, before, behind)
         if column is None:
             return None
         if not date.has_year:
@@ -178,7 +176,7 @@ class _Terms:
         )
 
     def _column_of_date(
-        self, date: DateWords, before: list[int], behind: list[int], previous: Term | None
+        self, date: DateWords, before: list[int], behind: list[int]
     ) -> tuple[Column | None, set[int], bool]:
         """Return the column of a date, the words that name it, and whether it is certain."""
         fits = _is_date_or_year if date.is_year else _is_date
@@ -186,19 +184,12 @@ class _Terms:
             column, named, is_alone = self._naming.best(near, fits)
             if column is not None:
                 return column, named, is_alone
-        if previous is not None and self._goes_on(previous, date.words.start):
-            return self._columns[previous.columns[0]], set(), previous.is_certain
         fitting = [each for each in self._columns if _is_date(each)]
         if not fitting and date.is_year:
             fitting = [each for each in self._columns if _is_year(each)]
         if not fitting:
             return None, set(), False
         return fitting[0], set(), len(fitting) == 1 and not self._tells_event(before)
-
-    def _goes_on(self, previous: Term, first: int) -> bool:
-        """Return whether only words of a list stand between a term and a later word."""
-        between = (self._words[index].text for index in range(previous.last + 1, first))
-        return previous.last < first and all(text in LIST_WORDS for text in between)
 
     def _tells_event(self, before: Sequence[int]) -> bool:
         """Return whether the word before a date says what happened then, as in "closed in May"."""
@@ -323,14 +314,12 @@ class _Terms:
                 if is_free and self._may_be_value(indexes, found[phrase]):
                     taken.append((indexes, phrase))
                     self._naming.used.update(indexes)
-        previous: Term | None = None
         for indexes, phrase in sorted(taken, key=lambda entry: entry[0].start):
-            term = self._value_term(phrase, indexes, found[phrase], previous)
+            term = self._value_term(phrase, indexes, found[phrase])
             if term is None:
                 self._naming.used.difference_update(indexes)
             else:
                 self._add(term)
-                previous = term
 
     def _find_values(self, column: Column, found: dict[str, dict[int, _Found]]) -> None:
         """Add the phrases of the question that are values of a column."""
@@ -411,10 +400,8 @@ class _Terms:
         named = any(self._naming.named_by(column, before)[1] for column in whole)
         return named or (bool(whole) and len(words) > 1)
 
-    def _value_term(
-        self, phrase: str, indexes: range, found: dict[int, _Found], previous: Term | None
-    ) -> Term | None:
-        named = self._columns_named_near(indexes, found, previous)
+    def _value_term(self, phrase: str, indexes: range, found: dict[int, _Found]) -> Term | None:
+        named = self._columns_named_near(indexes, found)
         found = self._possible(phrase, indexes, found, named)
         if not found:
             return None
@@ -451,9 +438,7 @@ class _Terms:
             is_certain=is_certain,
         )
 
-    def _columns_named_near(
-        self, indexes: range, found: dict[int, _Found], previous: Term | None
-    ) -> dict[int, set[int]]:
+    def _columns_named_near(self, indexes: range, found: dict[int, _Found]) -> dict[int, set[int]]:
         """Return which of the columns of a value the words near it name, with these words."""
         before, behind = self._naming.around(indexes.start, indexes.stop - 1)
         near = [*before[:3], *behind[:2]]
@@ -462,14 +447,11 @@ class _Terms:
             sign -= 1
         if sign >= 0 and self._words[sign].text in ("from", "to"):
             near.append(sign)
-        named = {
+        return {
             index: words
             for index in found
             if (words := self._naming.named_by(self._columns[index], near)[1])
         }
-        if not named and previous is not None and self._goes_on(previous, indexes.start):
-            named = {index: set() for index in previous.columns if index in found}
-        return named
 
     def _possible(
         self, phrase: str, indexes: range, found: dict[int, _Found], named: dict[int, set[int]]
