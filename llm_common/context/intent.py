@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_common.context.mentions import extract_entities, head_and_tail
 from llm_common.context.request import IntentMetadata, IntentType, UserIntent
-from llm_common.ranking.question_names import names_in
+from llm_common.ranking.cues import names_in
 
 
 def _words(text: str) -> frozenset[str]:

@@ -15,8 +15,8 @@ from llm_common.context.request import (
     ExtractedEntity,
     Kind,
 )
+from llm_common.ranking.cues import CODE_EXTENSIONS, FILE_EXTENSIONS, names_in
 from llm_common.ranking.lexical import STOP_WORDS, stem
-from llm_common.ranking.question_names import CODE_EXTENSIONS, FILE_EXTENSIONS, names_in
 from llm_common.text.ignore_rules import IgnoreRules
 
 # ASCII runs are separate, since Chinese puts no space before `config.ts`.
@@ -166,10 +166,10 @@ def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset
     components. A pattern that matches a folder covers its content. Only files have paths and names,
     and the id of the project is its name.
     """
-    rules = IgnoreRules("\n".join(map(_rule, patterns)))
-    excluded: set[tuple[Kind, str]] = set()
     if not patterns:
         return frozenset()
+    rules = IgnoreRules("\n".join(map(_rule, patterns)))
+    excluded: set[tuple[Kind, str]] = set()
     for kind, item_id, spellings in _items(pool):
         for spelling in spellings:
             # A pattern that matches a folder covers its content.

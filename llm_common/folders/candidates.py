@@ -1,11 +1,13 @@
-"""Rank the files of folders for a question, and read those worth weighing."""
+"""Read a question about folders, rank their files for it, and read those worth weighing."""
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeVar
 
@@ -26,10 +28,11 @@ from llm_common.folders.exclusion import (
     usually_holds_secrets,
 )
 from llm_common.folders.file_listing import ListedFile, is_unsafe, list_paths, stat_files
-from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.symbols import language_of
-from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
-from llm_common.ranking.lexical import Hit, max_normalised
+from llm_common.folders.tree_index import IndexCache, IndexQuery, ProgressCallback, TreeIndex
+from llm_common.ranking.cues import names_in
+from llm_common.ranking.lexical import Hit, max_normalised, search_stems
+from llm_common.ranking.question_words import QuestionWords
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _Value = TypeVar("_Value")
@@ -46,6 +49,10 @@ _TEST_LOSS_OF_CHANGES = 0.1  # a change of code often changes its tests too
 _TEST_LOSS = 0.4  # tests seldom answer a question or explain a bug
 _RECENT = 0.1  # per file, fading over a week: .006 and .012 of 171 commits' files
 _WEEK_S = 7 * 24 * 3600.0
+_IS_QUESTION_OR_REPORT = re.compile(
+    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
+    re.IGNORECASE,
+)
 _IS_SECONDARY = re.compile(
     r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
     r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
@@ -54,6 +61,79 @@ _IS_SECONDARY = re.compile(
 )
 # The end of the year 9999. File systems store later times, `datetime` cannot.
 _MAX_TIME_S = 253_402_300_799.0
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition in a file.
+
+    Attributes:
+        path: The file's path.
+        name: The defined name.
+        parent: The name of the definition around it, or "".
+        first_line: Its first line, from 1, with the decorators and comments above it.
+    """
+
+    path: str
+    name: str
+    parent: str
+    first_line: int
+
+
+class FolderQuestion:
+    """A question about folders, read once for all steps of a pack.
+
+    Args:
+        text: The question.
+
+    Attributes:
+        text: The question, without surrounding whitespace.
+        whole: Its words in an index.
+        title: The words of its first line, which is the title of a bug report.
+        stems: Its words in a text.
+        title_stems: Those of its first line.
+        symbols: The names in it that look like code, or that are within quotes.
+        asks_for_change: Whether it is one line that asks for a change.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        title = self.text.partition("\n")[0]
+        self.whole = IndexQuery(self.text)
+        self.title = IndexQuery(title)
+        self.stems = search_stems(self.text)
+        self.title_stems = search_stems(title)
+        self.symbols: dict[str, None] = {}
+        for name in names_in(self.text):
+            if name.kind in ("symbol", "quoted"):
+                self.symbols[name.text.removesuffix("()")] = None
+        self.asks_for_change = _IS_QUESTION_OR_REPORT.search(self.text) is None
+
+    @cached_property
+    def of_tables(self) -> QuestionWords:
+        """What it asks of tables."""
+        return QuestionWords(self.text)
+
+    def named(self, definitions: Iterable[Definition]) -> set[Definition]:
+        """Return the definitions that it names.
+
+        It names a definition by `Class.method`, or by a symbol, if no other definition has that
+        name. Definitions in tests do not count.
+        """
+        by_name: defaultdict[str, list[Definition]] = defaultdict(list)
+        for definition in definitions:
+            if not is_test(definition.path):
+                by_name[definition.name].append(definition)
+
+        named: set[Definition] = set()
+        for symbol in self.symbols:
+            parts = symbol.split(".")
+            for name in parts[1:] or parts:
+                if len(by_name[name]) == 1:
+                    named.update(by_name[name])
+            for parent, name in pairwise(parts):
+                named.update(method for method in by_name[name] if method.parent == parent)
+        return named
 
 
 @dataclass(frozen=True, slots=True)

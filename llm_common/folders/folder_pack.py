@@ -43,6 +43,7 @@ from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, install_command
 from llm_common.folders.candidates import (
     FileFilter,
+    FolderQuestion,
     FolderSearch,
     candidate_files,
     read_file,
@@ -50,7 +51,6 @@ from llm_common.folders.candidates import (
 )
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_tree import FileTree
-from llm_common.folders.folder_question import FolderQuestion
 from llm_common.folders.pack_text import PackFormat
 from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import IndexCache, ProgressCallback

@@ -30,8 +30,7 @@ from llm_common.context.bundle import (
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
-from llm_common.folders.folder_question import FolderQuestion
-from llm_common.folders.named_definitions import Definition, named_definitions
+from llm_common.folders.candidates import Definition, FolderQuestion
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
@@ -279,7 +278,7 @@ def _rank_passages(candidates: Sequence[_Candidate], question: FolderQuestion) -
     """
     definitions = _divide(candidates, question)
     named: defaultdict[str, list[Span]] = defaultdict(list)
-    for definition in named_definitions(question.symbols, definitions):
+    for definition in question.named(definitions):
         start, end = definitions[definition]
         if end - start <= _MAX_NAMED_CHARS:
             named[definition.path].append((start, end))
@@ -302,7 +301,7 @@ def _divide(candidates: Sequence[_Candidate], question: FolderQuestion) -> dict[
     definitions: dict[Definition, Span] = {}
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
-        records = record_text(path, text, question.words)
+        records = record_text(path, text, question)
         if records is not None:
             candidate.source = _Records(records)
             for group in records.groups:

@@ -7,6 +7,7 @@ from itertools import chain, repeat
 from pathlib import PurePosixPath
 from typing import Final
 
+from llm_common.folders.candidates import FolderQuestion
 from llm_common.ranking.question_words import QuestionWords
 from llm_common.tables.columns import Column
 from llm_common.tables.finding import are_mostly_records, find_records
@@ -60,7 +61,7 @@ class RecordText:
     is_complete: bool
 
 
-def record_text(path: str, content: str, question: QuestionWords) -> RecordText | None:
+def record_text(path: str, content: str, question: FolderQuestion) -> RecordText | None:
     """Return a file as records, or None if it is packed as text.
 
     These are small files, files of other kinds, and those of which records would hold only a part.
@@ -81,7 +82,7 @@ def record_text(path: str, content: str, question: QuestionWords) -> RecordText 
         return None
     layout = _Layout(records.fields)
     for table in tables:
-        layout.add(table, question)
+        layout.add(table, question.of_tables)
     return layout.result(sum(table.total_rows for table in tables))
 
 

@@ -1,4 +1,4 @@
-"""Rank texts by words and by meaning, and fuse rankings, without a language model."""
+"""Read questions and rank texts by words and by meaning, without a language model."""
 
 from typing import TYPE_CHECKING
 

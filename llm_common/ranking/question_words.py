@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
+from llm_common.ranking.cues import Name, names_in
 from llm_common.ranking.lexical import folded, stem
-from llm_common.ranking.question_names import Name, names_in
 
 _MAX_CHARS: Final = 4_000
 _MAX_WORDS: Final = 300

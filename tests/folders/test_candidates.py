@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from llm_common.context import Score
-from llm_common.folders.candidates import FolderSearch, candidate_files
+from llm_common.folders.candidates import FolderQuestion, FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.folder_question import FolderQuestion
 from tests.folders.tree import write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,10 +7,9 @@ import pytest
 
 from llm_common.errors import ConfigError
 from llm_common.folders import pack_folder
-from llm_common.folders.candidates import FolderSearch, candidate_files
+from llm_common.folders.candidates import FolderQuestion, FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_listing import list_paths
-from llm_common.folders.folder_question import FolderQuestion
 from llm_common.text.ignore_rules import IgnoreRules
 from tests.folders.tree import git, write
 

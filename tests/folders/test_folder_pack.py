@@ -15,7 +15,7 @@ from llm_common.context.intent import intent_of
 from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders import FolderPack, pack_folder
-from llm_common.folders.folder_question import FolderQuestion
+from llm_common.folders.candidates import FolderQuestion
 from llm_common.folders.passages import pack_passages
 from tests.folders.tree import git, write
 
