@@ -170,18 +170,23 @@ class _Search:
         text = without_line_numbers(without_frame(text))
         lines = json_lines(text)
         if lines is not None:
-            if lines.others:
-                name = f"{len(lines.others):,} other line" + ("s" if len(lines.others) > 1 else "")
-                self._add_field(f"{path} {name}".strip(), "\n".join(lines.others))
+            self._add_lines(path, lines.others)
             yield from self._walk(path, list(lines.objects), depth)
             return
         tables = tables_in_text(text)
         for table in tables:
             # A table with a place in the text, such as `line 3`, leaves text around it.
             self.is_complete &= not table.path
+            self._add_lines(path, table.other_lines)
             yield replace(table, path=f"{path} {table.path}".strip())
         if not tables:
             self._add_field(path, text)
+
+    def _add_lines(self, path: str, others: Sequence[str]) -> None:
+        """Add the lines of a text that are no records."""
+        if others:
+            name = f"{len(others):,} other line" + ("s" if len(others) > 1 else "")
+            self._add_field(f"{path} {name}".strip(), "\n".join(others))
 
     def _add_field(self, path: str, value: Cell) -> None:
         if not path:

@@ -42,6 +42,7 @@ class Table:
         total_columns: Number of fields in the result, of which `columns` holds the first.
         extra_cells: Cells of rows that have more than there are fields, by the row's index.
         is_log: Whether the rows are the entries of a log, whose lines say more than their columns.
+        other_lines: Lines of a text that are no records, such as a title, a rule or a total.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Table:
     total_columns: int
     extra_cells: Mapping[int, tuple[Cell, ...]] = field(default_factory=dict)
     is_log: bool = False
+    other_lines: tuple[str, ...] = ()
 
     @property
     def cells(self) -> int:

@@ -306,12 +306,14 @@ def test_no_column_of_a_command_is_cut_within_a_word() -> None:
     assert table.rows[2] == ("ann", "2007", "1.5", "1234567", "234567", "python app7.py")
 
 
-def test_a_line_that_is_not_aligned_stays_whole() -> None:
+def test_a_line_that_is_not_aligned_stays_beside_the_records() -> None:
     lines = ["NAME      SIZE UNIT"] + [f"file{number:<6}{number:>4} kB" for number in range(20)]
-    [table] = find_records("\n".join([*lines, "total 20"])).tables
-    assert table.columns == ("NAME", "SIZE", "UNIT", "line")
-    assert table.rows[7] == ("file7", "7", "kB", None)
-    assert table.rows[20] == (None, None, None, "total 20")
+    records = find_records("\n".join([*lines, "total 20"]))
+    [table] = records.tables
+    assert table.columns == ("NAME", "SIZE", "UNIT")
+    assert table.rows[7] == ("file7", "7", "kB")
+    assert table.total_rows == 20
+    assert records.fields == (("1 other line", "total 20"),)
 
 
 ITEMS: list[Json] = [{"id": number, "qty": number * 2} for number in range(30)]
@@ -356,3 +358,149 @@ def test_many_objects_one_after_another_take_linear_time() -> None:
     [table] = find_records(text).tables
     assert table.total_rows == 60_000
     assert time.process_time() - start_s < 20
+
+
+PEOPLE = [("Ann", "1,50", "x"), ("Bob", "2,25", "y"), ("Cid", "10,00", "z")]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "first", "total"),
+    [
+        (
+            "name;price;code\n" + "".join(";".join(row) + "\n" for row in PEOPLE),
+            ("name", "price", "code"),
+            ("Ann", "1,50", "x"),
+            3,
+        ),
+        ("id,amount,amount\n1,2,3\n4,5,6\n", ("id", "amount", "amount_2"), ("1", "2", "3"), 2),
+        ("state,sum,\nA,1,\nB,2,\n", ("state", "sum", "column_3"), ("A", "1", ""), 2),
+        ("dept,2021,2022\nA,5,7\nB,8,9\n", ("dept", "2021", "2022"), ("A", "5", "7"), 2),
+        (
+            "Totals by state,,\n,,\nstate,sum,n\nA,1,4\nB,2,5\n,,\n",
+            ("state", "sum", "n"),
+            ("A", "1", "4"),
+            2,
+        ),
+        (
+            "web-1 | 10:00:01 up\ndb-1  | 10:00:02 up\nweb-1 | 10:00:03 off\n",
+            ("column_1", "column_2"),
+            ("web-1", "10:00:01 up"),
+            3,
+        ),
+        ("8\t/usr/lib\n16\t/usr\n24\t/\n", ("column_1", "column_2"), ("8", "/usr/lib"), 3),
+        (
+            " id |  name  \n----+--------\n  1 | Ann B. \n  2 | Cid    \n(2 rows)\n",
+            ("id", "name"),
+            ("1", "Ann B."),
+            2,
+        ),
+        (
+            "+----+-----+\n| id | n   |\n+----+-----+\n|  1 | Ann |\n|  2 | Bob |\n+----+-----+\n",
+            ("id", "n"),
+            ("1", "Ann"),
+            2,
+        ),
+        (
+            "┏━━━━┳━━━━━┓\n┃ id ┃ n   ┃\n┡━━━━╇━━━━━┩\n│ 1  │ Ann │\n│ 2  │ Bob │\n└────┴─────┘\n",
+            ("id", "n"),
+            ("1", "Ann"),
+            2,
+        ),
+        (
+            "Filesystem  Size  Used Mounted on\n/dev/sda1    10G    2G /\nnone          2G     0 /dev/shm\n",
+            ("Filesystem", "Size", "Used", "Mounted on"),
+            ("/dev/sda1", "10G", "2G", "/"),
+            2,
+        ),
+        (
+            "         total   used\nMem:    386133  22820\nSwap:   209714      0\n",
+            ("column_1", "total", "used"),
+            ("Mem:", "386133", "22820"),
+            2,
+        ),
+    ],
+    ids=[
+        "decimal commas",
+        "names repeat",
+        "no last name",
+        "years",
+        "spreadsheet",
+        "no heading",
+        "no heading of numbers",
+        "psql",
+        "mysql",
+        "box drawing",
+        "blank in a name",
+        "no first name",
+    ],
+)
+def test_the_form_that_fits_all_lines_is_read_t_17(
+    text: str, columns: tuple[str, ...], first: tuple[str, ...], total: int
+) -> None:
+    table = only_table(text)
+    assert table.columns == columns
+    assert table.rows[0] == first
+    assert table.total_rows == total
+
+
+def test_words_between_aligned_columns_are_no_csv_t_17() -> None:
+    lines = ["COMMAND    PID  TID  USER DEVICE     NODE NAME"]
+    for number in range(60):
+        lines.append(
+            f"cmd{number:<5} {number:>5}      root  253,0 {number * 7_919:>9} /usr/{number}"
+        )
+    table = only_table("\n".join(lines))
+    assert table.columns == ("COMMAND", "PID", "TID", "USER", "DEVICE", "NODE", "NAME")
+    assert table.rows[7] == ("cmd7", "7", "", "root", "253,0", "55433", "/usr/7")
+
+
+def test_two_tables_in_one_text_are_two_tables_t_17() -> None:
+    text = "name,qty\na,1\nb,2\nc,3\n\ncity,pop,area\nx,10,1\ny,20,2\nz,30,3\n"
+    tables = find_records(text).tables
+    assert [(table.path, table.columns) for table in tables] == [
+        ("line 6", ("city", "pop", "area")),
+        ("line 1", ("name", "qty")),
+    ]
+
+
+def test_legends_footers_and_notes_stand_beside_the_records_t_17() -> None:
+    units = "UNIT      LOAD    SUB\n" + "".join(f"svc{n:<6} loaded  up\n" for n in range(12))
+    records = find_records(f"{units}\nLOAD = Whether it was loaded.\n\n12 units listed.\n")
+    assert records.tables[0].total_rows == 12
+    assert records.fields == (("2 other lines", "LOAD = Whether it was loaded.\n12 units listed."),)
+    csv = "id,name,qty\n" + "".join(f"{n},n{n},{n}\n" for n in range(30))
+    records = find_records(csv + "... [truncated, 500 more lines]")
+    assert records.tables[0].total_rows == 30
+    assert records.fields[0][0] == "1 other line"
+
+
+def test_repeated_headings_and_rules_are_no_records_t_17() -> None:
+    page = "id,name,qty\n--,----,---\n" + "".join(f"{n},n{n},{n}\n" for n in range(12))
+    assert only_table(page * 2).total_rows == 24
+
+
+def test_records_that_lack_their_last_cells_stay_records_t_17() -> None:
+    table = only_table("id,name,note\n" + "1,a,x\n" * 20 + "2,b\n" + "3,c,y\n" * 9 + "4,d\n")
+    assert table.total_rows == 31
+    assert table.rows[-1] == ("4", "d", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 096fffdb7980\nAuthor: Ann <a@example.com>\nDate:   Wed Apr 20\n",
+        "# comment line\n127.0.0.1   localhost host\n::1         localhost host6\n",
+        "disk   44 2021-09-16 20:32:28\nsda     1 2021-09-16 20:32:28\n",
+        "London, England\nParis, France and so on\nRome\nOslo, Norway, Europe\n",
+    ],
+    ids=["commit", "hosts", "no heading", "list"],
+)
+def test_lines_that_two_readings_fit_stay_lines_t_17(text: str) -> None:
+    assert find_records(text).tables == ()
+
+
+def test_empty_cells_of_drawn_tables_stay_in_their_columns_t_17() -> None:
+    psql = " id | name | n \n----+------+---\n    | Ann  | 5\n  2 |      | 6\n  3 | -    |  \n(3 rows)\n"
+    assert only_table(psql).rows == (("", "Ann", "5"), ("2", "", "6"), ("3", "-", ""))
+    markdown = "| id | n |\n|----|---|\n| -  | - |\n|    | 1 |\n"
+    assert only_table(markdown).rows == (("-", "-"), ("", "1"))

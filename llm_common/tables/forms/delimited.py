@@ -3,67 +3,171 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Final
+from itertools import chain, takewhile
+from typing import Final, NamedTuple
 
 from llm_common.tables.forms.fit import MIN_LINES, MOST, SAMPLE_LINES, share_of
+from llm_common.tables.forms.heading import heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 
 DELIMITERS: Final = ("\t", ",", ";", "|")
 _MAX_PREFACE: Final = 5  # lines before the header
 _MAX_NAME_CHARS: Final = 60
-_HEAD_ROWS: Final = 20
+_NUMBER: Final = re.compile(r"[-+]?\d[\d.,]*")
+_RULE: Final = re.compile(r"\s*(?:[-=_]{2,}\s*)?")
 _MIN_JOINED_LINES: Final = 12
 _MAX_REREAD: Final = 4  # times the length of a text
 _csv_reader: Final = partial(csv.reader, skipinitialspace=True)
 
 
-def delimited(text: str, lines: list[str]) -> Table | None:
-    """Return the table of delimited lines with a heading, or None."""
-    for delimiter in DELIMITERS:
-        for preface in range(min(_MAX_PREFACE, len(lines) - MIN_LINES) + 1):
-            sample = "\n".join(lines[preface : preface + SAMPLE_LINES])
-            head = _first_rows(sample, delimiter)
-            if not _is_delimited(head):
-                continue
-            body = text
-            if preface:
-                body = "\n".join(lines[preface:])
-            rows = _DelimitedLines(body, delimiter, width=len(head[0])).rows()
-            try:
-                header = next(rows, [])
-                return table_of_rows("", header, rows)
-            except csv.Error:
-                return None
-    return None
+def delimited(text: str, lines: list[str], *, needs_names: bool = False) -> Table | None:
+    """Return the table of lines that one delimiter divides into as many cells, or None.
+
+    Args:
+        text: The text.
+        lines: Its lines that are not blank.
+        needs_names: Whether the text is a part of another, in which records without names are none.
+    """
+    sample = "\n".join(lines[:SAMPLE_LINES])
+    fits = [_fit(delimiter, _first_rows(sample, delimiter)) for delimiter in DELIMITERS]
+    fit = max(filter(None, fits), key=lambda fit: fit.share, default=None)
+    if fit is None or (needs_names and fit.header is None):
+        return None
+    records = _Records(fit, _DelimitedLines(text, fit.delimiter, width=fit.width))
+    try:
+        table = table_of_rows("", fit.header or [""] * fit.width, records)
+    except csv.Error:
+        return None
+    total = table.total_rows + len(records.others)
+    if table.total_rows < MIN_LINES - 1 or records.misfits > (1 - MOST) * total:
+        return None
+    return replace(table, other_lines=tuple(records.others))
 
 
 def _first_rows(sample: str, delimiter: str) -> list[list[str]]:
     rows = []
     with suppress(csv.Error):  # the rows before it decide
-        for row in islice(_csv_reader(io.StringIO(sample), delimiter=delimiter), _HEAD_ROWS):
+        for row in _csv_reader(io.StringIO(sample), delimiter=delimiter):
             if row:
-                rows.append(row)
+                rows.append(list(map(str.strip, row)))
     return rows
 
 
-def _is_delimited(rows: list[list[str]]) -> bool:
-    """Return whether the first rows look like a header and records of its width."""
-    if len(rows) < MIN_LINES or len(rows[0]) < 2:  # noqa: PLR2004
-        return False
-    header = [name.strip() for name in rows[0]]
-    # Names are short and no sentences. Prose with commas fails here.
+class _Fit(NamedTuple):
+    """How a delimiter divides the first rows of a text.
+
+    Attributes:
+        delimiter: The delimiter.
+        width: Number of cells in a row.
+        preface: Number of rows before the first record or heading.
+        header: The names of the columns, or None if the first row is a record.
+        share: Share of the rows that have the width.
+    """
+
+    delimiter: str
+    width: int
+    preface: int
+    header: list[str] | None
+    share: float
+
+
+def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
+    """Return how a delimiter divides the first rows of a text, or None if these are no records."""
+    widths = Counter(len(row) for row in rows if len(row) > 1)
+    if not widths:
+        return None
+    width, count = widths.most_common(1)[0]
+    preface = sum(1 for _ in takewhile(lambda row: len(row) != width or _is_title(row), rows))
+    # Words that spaces align have delimiters by chance.
+    spaced = share_of(list(chain(*rows[preface:])), lambda cell: "  " in cell)
+    if len(rows) - preface < MIN_LINES or preface > _MAX_PREFACE or spaced > MOST / 2:
+        return None
+    header = rows[preface]
+    evidence = heading_evidence(header, rows[preface + 1 :])
+    if evidence > 0 or (evidence == 0 and _are_names(header)):
+        return _Fit(delimiter, width, preface, header, count / len(rows))
+    # Sentences of prose have commas too.
+    may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))
+    if evidence == 0 or count < len(rows) or may_be_prose:
+        return None
+    return _Fit(delimiter, width, 0, None, 1)
+
+
+def _is_title(row: list[str]) -> bool:
+    """Return whether a row has one text, as titles and notes of a spreadsheet have."""
+    return sum(map(bool, row)) < min(len(row), 2)
+
+
+def _is_rule(row: list[str]) -> bool:
+    """Return whether a row has no cells, or dashes only."""
+    return all(map(_RULE.fullmatch, row))
+
+
+def _are_names(header: list[str]) -> bool:
+    """Return whether cells are short, different and no sentences. Prose with commas fails here."""
     names_fit = all(0 < len(name) <= _MAX_NAME_CHARS for name in header)
     is_sentence = header[-1].endswith((".", "!", "?"))
-    if not names_fit or is_sentence or len(set(header)) < len(header):
-        return False
-    if any(re.fullmatch(r"[-+]?\d[\d.,]*", name) for name in header):
-        return False
-    same_width = [row for row in rows[1:] if len(row) == len(header)]
-    return len(same_width) >= MOST * len(rows[1:])
+    return names_fit and not is_sentence and len(set(header)) == len(header)
+
+
+class _Records:
+    """The rows of delimited lines that are records, which can be read once.
+
+    Attributes:
+        others: The rows that are something else: before the heading, rules, repeated headings and
+            notes at the end.
+        misfits: Number of rows of another width.
+    """
+
+    def __init__(self, fit: _Fit, lines: "_DelimitedLines") -> None:
+        self._fit = fit
+        self._lines = lines
+        self.others: list[str] = []
+        self.misfits = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        delimiter, width, preface, header, _ = self._fit
+        names: list[str] = []
+        notes: list[list[str]] = []  # or records that lack their last cells, if more follow
+        has_ragged = False
+        rows = self._lines.rows()
+        if delimiter == "|":  # blanks beside it are there to align it
+            rows = (list(map(str.strip, row)) for row in rows)
+        for number, row in enumerate(rows):
+            # A line with the delimiter is no preface: it may be the record of another table.
+            self.misfits += len(row) != width and (number >= preface or len(row) > 1)
+            if number == preface and header is not None:
+                names = row
+            elif number < preface or len(row) == 1 or row == names or _is_rule(row):
+                self._add_other(row)
+            elif self._is_note(row):
+                notes.append(row)
+            else:
+                has_ragged = has_ragged or bool(notes)
+                yield from notes
+                notes.clear()
+                yield row
+        if has_ragged:
+            yield from notes
+        else:
+            for row in notes:
+                self._add_other(row)
+
+    def _is_note(self, row: list[str]) -> bool:
+        text = self._fit.delimiter.join(row)
+        if len(row) == self._fit.width:
+            return _is_title(row) and len(text) > _MAX_NAME_CHARS + len(row)
+        # A stray quote joins cells.
+        return text.count(self._fit.delimiter) < self._fit.width - 1
+
+    def _add_other(self, row: list[str]) -> None:
+        if any(row):
+            self.others.append(self._fit.delimiter.join(row))
 
 
 class _DelimitedLines:

@@ -1,7 +1,9 @@
 """How well lines fit a form."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 MAX_TEXT_CHARS: Final = 20_000_000
 MIN_LINES: Final = 3
@@ -13,6 +15,6 @@ MAX_LINE_CHARS: Final = 10_000
 """A longer line holds a document and no record."""
 
 
-def share_of(lines: Sequence[str], fits: Callable[[str], bool]) -> float:
-    """Return the share of lines that fit."""
+def share_of(lines: Sequence[T], fits: Callable[[T], bool]) -> float:
+    """Return the share of lines, or of other things, that fit."""
     return sum(map(fits, lines)) / len(lines) if lines else 0.0

@@ -8,34 +8,42 @@ from typing import Final
 from llm_common.tables.forms.fit import MAX_LINE_CHARS
 from llm_common.tables.table import Table, table_of_rows
 
-# Of a stripped line. The bounds keep a long line of blanks linear.
-_MARKDOWN_RULE: Final = re.compile(r"\|?\s{0,9}:?-+:?\s{0,9}(?:\|\s{0,9}:?-+:?\s{0,9})*\|?")
+_RULE: Final = re.compile(r"[|+:=\u2500-\u257f-][\s|+:=\u2500-\u257f-]*")
+_DASHES: Final = re.compile(r"[:=─━═-]+")
+_BAR: Final = re.compile(r"[|│┃║]")
+_FRAME: Final = re.compile(r"^\s*+[|│┃║]|[|│┃║]\s*+$")
 
 
-def markdown_tables(text: str) -> Iterator[Table]:
-    """Yield the tables of a text in Markdown."""
-    if "|" not in text or "--" not in text:
-        return
-    lines = text.split("\n")
+def ruled_tables(text: str) -> Iterator[Table]:
+    """Yield the tables of a text in Markdown, and those that database clients draw."""
+    lines = text.split("\n") if _BAR.search(text) else []
     number = 0
     while number < len(lines) - 1:
         header, rule = lines[number], lines[number + 1]
-        is_table = "|" in header and "|" in rule and len(rule) <= MAX_LINE_CHARS
-        if not is_table or _MARKDOWN_RULE.fullmatch(rule.strip()) is None:
-            number += 1
+        is_framed = _BAR.match(header.strip()) is not None
+        names = _cells(header, is_framed=is_framed) if _is_rule(rule) else []
+        number += 1
+        if len(names) < 2 - is_framed or len(_DASHES.findall(rule)) != len(names):
             continue
-        end = number + 2
-        while end < len(lines) and "|" in lines[end]:
-            end += 1
-        rows = map(_markdown_cells, lines[number + 2 : end])
-        if end > number + 2:
-            yield table_of_rows(f"line {number + 1}", _markdown_cells(header), rows)
-        number = end
+        start = number
+        rows: list[list[str]] = []
+        while number < len(lines) and (_BAR.search(lines[number]) or _is_rule(lines[number])):
+            if _BAR.search(lines[number]) and lines[number] != rule:
+                rows.append(_cells(lines[number], is_framed=is_framed))
+            number += 1
+        if rows:
+            yield table_of_rows(f"line {start}", names, rows)
 
 
-def _markdown_cells(line: str) -> list[str]:
-    inner = line.strip().removeprefix("|").removesuffix("|").replace(r"\|", "\0")
-    return [cell.strip().replace("\0", "|") for cell in inner.split("|")]
+def _is_rule(line: str) -> bool:
+    return len(line) <= MAX_LINE_CHARS and _RULE.fullmatch(line.strip()) is not None
+
+
+def _cells(line: str, *, is_framed: bool) -> list[str]:
+    inner = line.replace(r"\|", "\0")
+    if is_framed:
+        inner = _FRAME.sub("", inner)
+    return [cell.strip().replace("\0", "|") for cell in _BAR.split(inner)]
 
 
 # `\s*+` keeps what it took. Two plain `\s*` side by side divide a run of blanks in every way.

@@ -4,6 +4,8 @@ Each form is recognized by its lines alone, in linear time. A text that fits no 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
 from typing import Final
 
 from llm_common.tables.forms.aligned import aligned
@@ -12,16 +14,19 @@ from llm_common.tables.forms.delimited import delimited
 from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES
 from llm_common.tables.forms.json_lines import json_line_table
 from llm_common.tables.forms.logs import access_log, log, logfmt
-from llm_common.tables.forms.marked_up import html_tables, markdown_tables
+from llm_common.tables.forms.marked_up import html_tables, ruled_tables
 from llm_common.tables.table import Table
+
+_MIN_SHARE: Final = 0.5
+"""Share of the lines of a text that its tables have, if these do not fill it."""
 
 
 def tables_in_text(text: str) -> list[Table]:
     """Return the tables of a plain text, in the order of the text, or []."""
     if len(text) > MAX_TEXT_CHARS:
         return []
-    # Marked-up tables can stand anywhere in a document. The other forms are the document.
-    marked_up = [*markdown_tables(text), *html_tables(text)]
+    # Tables with rules or tags can stand anywhere in a document.
+    marked_up = [*ruled_tables(text), *html_tables(text)]
     if marked_up:
         return marked_up
     lines = [line for line in text.split("\n") if line.strip()]
@@ -31,7 +36,11 @@ def tables_in_text(text: str) -> list[Table]:
         table = read(text, lines)
         if table is not None:
             return [table]
-    return []
+    tables = _tables_of_paragraphs(text)
+    if tables:
+        return tables
+    table = blocks(text, lines)
+    return [] if table is None else [table]
 
 
 _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
@@ -40,6 +49,35 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
     logfmt,
     log,
     delimited,
-    aligned,
-    blocks,
 )
+
+
+def _tables_of_paragraphs(text: str) -> list[Table]:
+    """Return the tables that paragraphs are, if these are most of a text, or []."""
+    tables: list[Table] = []
+    others: list[str] = []
+    total = 0
+    number = 1
+    for is_blank, group in groupby(text.split("\n"), key=_is_blank):
+        lines = list(group)
+        if not is_blank:
+            total += len(lines)
+            table = None
+            if len(lines) >= MIN_LINES:
+                table = delimited("\n".join(lines), lines, needs_names=True) or aligned(lines)
+            if table is None:
+                others += lines
+            else:
+                others += table.other_lines
+                tables.append(replace(table, path=f"line {number}", other_lines=()))
+        number += len(lines)
+    if not tables or total - len(others) < _MIN_SHARE * total:
+        return []
+    if len(tables) == 1:
+        tables[0] = replace(tables[0], path="")
+    tables[0] = replace(tables[0], other_lines=tuple(others))
+    return tables
+
+
+def _is_blank(line: str) -> bool:
+    return not line.strip()

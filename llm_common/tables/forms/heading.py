@@ -1,0 +1,49 @@
+"""Whether a first row names the columns, or is a record like the others."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from llm_common.tables.forms.fit import MOST, share_of
+
+_NUMBER: Final = re.compile(r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s)?\)?")
+_MARKS: Final = re.compile(r"[^\w\s]")
+_NAME_MARKS: Final = frozenset("-./()%#&?")  # also stand in names
+_YEAR: Final = re.compile(r"(?:1[89]|20)\d\d")
+
+
+def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many columns have a name, less those whose first cell is like the others.
+
+    Args:
+        first: The first row.
+        rows: Rows behind it.
+    """
+    years = [int(name) for name in first if _YEAR.fullmatch(name)]
+    steps = {after - before for before, after in pairwise(years)}
+    if len(steps) == 1 and 0 not in steps:
+        return len(years)
+    evidence = 0
+    for index, name in enumerate(first):
+        cells = [row[index] for row in rows if len(row) > index and row[index] and row != first]
+        if name and cells:
+            evidence += _vote(name, cells)
+    return evidence
+
+
+def _vote(name: str, cells: Sequence[str]) -> int:
+    """Return 1 if the cells have something in common that their name lacks, less if it has it."""
+    if name in cells:
+        return -2
+    if share_of(cells, lambda cell: _NUMBER.fullmatch(cell) is not None) >= MOST:
+        if not any(map(str.isdigit, name)):
+            return 1
+        return -1 if _NUMBER.fullmatch(name) else 0
+    common = set()
+    for mark in set(_MARKS.findall(cells[0])):
+        if sum(mark in cell for cell in cells) >= MOST * len(cells):
+            common.add(mark)
+    if not common <= set(name):
+        return 1
+    return -1 if common - _NAME_MARKS else 0
