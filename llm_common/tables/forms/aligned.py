@@ -43,7 +43,8 @@ def _table_under(heading: str, body: list[str], *, has_preface: bool) -> Table |
     spans = _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
-    if names is None or any(map(_NUMBER.fullmatch, names)):
+    # A line of a key and its value is no heading.
+    if names is None or names[0].endswith(":") or any(map(_NUMBER.fullmatch, names)):
         return None
     rows: list[list[str]] = []
     others: list[str] = []
@@ -54,6 +55,8 @@ def _table_under(heading: str, body: list[str], *, has_preface: bool) -> Table |
         else:
             rows.append(cells)
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
+        return None
+    if share_of(rows, lambda row: "  " in row[-1]) > 1 - MOST:  # columns without a name
         return None
     evidence = heading_evidence(names, rows[:_SAMPLE_LINES])
     is_plain = not has_preface and len(names) >= MIN_LINES and heading.isupper()

@@ -5,6 +5,7 @@ Each form is recognized by its lines alone, in linear time. A text that fits no 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -39,7 +40,8 @@ def tables_in_text(text: str) -> list[Table]:
     tables = _tables_of_paragraphs(text)
     if tables:
         return tables
-    table = blocks(text, lines)
+    # Lines without names may be the keys and values of blocks.
+    table = blocks(text, lines) or delimited(text, lines)
     return [] if table is None else [table]
 
 
@@ -48,7 +50,7 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
     access_log,
     logfmt,
     log,
-    delimited,
+    partial(delimited, needs_names=True),
 )
 
 
