@@ -80,6 +80,8 @@ def _json_before_others(text: str, start: int) -> Json:
         values.append(value)
         following = _NO_BLANK.search(text, end)
         start = following.start() if following else len(text)
+        if following and "\n" not in text[end:start] and text[start] not in "{[":
+            return text  # a line that goes on behind a bracket, such as the time of a log
     chars_behind = len(text) - start
     if len(values) == 1 and chars_behind <= _MAX_CHARS_BEHIND:
         return values[0]

@@ -1,90 +1,236 @@
-"""Lines of logs: entries with a time, of web servers, and pairs as `key=value`."""
+"""Lines of logs: a table of forms, each tried on a sample, and pairs as `key=value`."""
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from llm_common.tables.forms.fit import MAX_LINE_CHARS, MOST, SAMPLE_LINES, share_of
 from llm_common.tables.table import MAX_ROWS, Table, table_of_records, table_of_rows
 from llm_common.text.canonical import Json
 
-_TIME: Final = (
-    r"\[?(?P<time>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?)\]?"
+_LEVELS: Final = (
+    r"(?:TRACE|VERBOSE|DEBUG\d?|INFO|NOTICE|WARN(?:ING)?|ERROR|CRIT(?:ICAL)?|ALERT|EMERG|FATAL"
+    r"|SEVERE|PANIC|TRC|VRB|DBG|INF|WRN|ERR|FTL)(?![\w.])"
 )
-_LEVELS: Final = r"TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SEVERE|PANIC"
-_LOG_LINE: Final = re.compile(
-    rf"{_TIME}[\s|:-]{{0,4}}(?:\[?(?P<level>(?i:{_LEVELS}))\]?)?[\s|:-]{{0,4}}"
-    r"(?:\[?(?P<source>[\w./$-]{2,80}(?:\[\d+\])?)\]?(?::|\s[-|])\s+)?(?P<message>.*)"
-)
-_ACCESS_LINE: Final = re.compile(
-    r"(?P<client>\S{1,80}) \S{1,80} (?P<user>\S{1,80}) \[(?P<time>[^\]]{10,40})\] "
+_CLOCK: Final = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+# The parts of a form, by their names in `_FORMS`: the column, and what it looks like.
+_PARTS: Final = {
+    "time": (
+        "time",
+        (
+            rf"\d{{4}}[-/.]\d\d[-/.]\d\d[T _]\d\d:\d\d(?::\d\d(?:[.,:]\d{{1,9}})?)?"
+            r"(?: ?(?:Z|UTC|GMT|[ECMP][SD]T|CES?T|[+-]\d\d:?\d\d))?"
+            rf"|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ \d]\d {_CLOCK}(?: \d{{4}})?"
+            rf"|\d\d?[ /-][A-Z][a-z]{{2}}[ /-]\d{{4}}[ :]{_CLOCK}(?: [+-]\d{{4}})?"
+            rf"|\d\d[-/.]\d\d(?:[-/.]\d{{2,4}})? {_CLOCK}"
+            r"|\d{8}-\d\d?:\d\d?:\d\d?:\d{1,3}|\d{6} \d{6}"
+            rf"|{_CLOCK}"
+        ),
+    ),
+    "level": ("level", rf"{_LEVELS}|(?i:{_LEVELS})(?=\s*[\]|:]|\s\s)"),
+    "anycase": ("level", rf"(?i:{_LEVELS})"),
+    "postgres": (
+        "level",
+        r"LOG|ERROR|FATAL|PANIC|WARNING|NOTICE|INFO|DEBUG\d?|DETAIL|HINT|STATEMENT|CONTEXT|QUERY",
+    ),
+    "mysql": ("level", r"(?i:System|Warning|Error|Note)"),
+    "letter": ("level", r"[VDIWEFCT]"),
+    "mark": ("level", r"[.*#-]"),
+    "client": ("client", r"\S{1,80}"),
+    "host": ("host", r"[\w.:-]{1,200}"),
+    "process": ("process", r"[^\s:\[]{1,100}(?: [^\s:\[]{1,40})?"),
+    "pid": ("pid", r"\d{1,10}"),
+    "thread": ("thread", r"[^\[\]|]{1,80}?"),
+    "source": ("source", r"[\w./$-]{2,80}(?::[\w.]{1,60}){0,2}"),
+    "inside": ("source", r"[^\[\]|]{1,200}?"),
+    "file": ("source", r"[^\s\]]{1,200}"),
+    "tag": ("source", r"[^(:]{1,100}?"),
+    "service": ("service", r"[\w.-]{1,100}"),
+    "message": ("message", r".*"),
+}
+_GAP: Final = r"[\s|:,-]{0,4}"
+_ENTRY: Final = r"(?:\[?<source>(?:\[<pid>\])?\]?(?::|\s[-|])\s+)?<message>"
+_FORMS: Final = (
     # Of a request that is none, such as the "-" of a timeout, the path is its text.
-    r'"(?:(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}|(?P<text>[^"]{0,2000}))" '
-    r"(?P<status>\d{3}) (?P<bytes>\d+|-)(?:\s.*)?"
+    (
+        r"<client> \S{1,80} (?P<user>\S{1,80}) \[(?P<time>[^\]]{10,40})\] "
+        r'"(?:(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}|(?P<text>[^"]{0,2000}))" '
+        r"(?P<status>\d{3}) (?P<bytes>\d+|-)(?:\s.*)?"
+    ),
+    # Apache's errors, Elasticsearch
+    (
+        r"\[<time>\] \[(?:(?P<module>\w{0,40}):)?<level>\]"
+        r"(?: \[pid <pid>[^\]]{0,40}\])?(?: \[client <client>\])? <message>"
+    ),
+    r"\[<time>\]\s?\[<level>\s*\]\s?\[<inside>\s*\] <message>",
+    # Kubernetes, and programs in Go and C++ with glog
+    r"<letter>(?P<time>\d{4} \d\d:\d\d:\d\d\.\d{1,9})\s+<pid> <file>\] <message>",
+    # Android
+    r"<time>\s+<pid>\s+(?P<thread>\d{1,10})\s+<letter>\s+<tag>\s*: <message>",
+    r"<letter>/<tag>\s*\(\s*<pid>\): <message>",
+    # databases
+    r"<time> \[<pid>\](?: (?P<user>\S{1,80}))? <postgres>:\s+<message>",
+    (
+        r"<time> (?P<thread>\d{1,10}) \[<mysql>\] (?:\[(?P<code>[\w-]{1,20})\] )?(?:\[<inside>\] )?"
+        r"<message>"
+    ),
+    r"<time> <letter> (?P<source>[A-Z]{1,20}|-)\s+\[<thread>\] <message>",
+    r"<pid>:[MSCX] <time> <mark> <message>",
+    # Spring Boot, Ruby, Celery
+    (
+        r"<time>\s+<level> <pid> --- (?:\[[^\]]{0,80}\] )?\[\s*<thread>\] "
+        r"(?P<source>\S{1,200})\s*: <message>"
+    ),
+    r"[DIWEFA], \[<time> #<pid>\]\s+<level> -- (?P<source>[^:]{0,100}?): <message>",
+    r"\[<time>: <level>/(?P<process>[^\]\s]{1,80})\] <message>",
+    # syslog, also as journalctl writes it
+    (
+        r"(?:<\d{1,3}>)?(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) <host> "
+        r"<process>(?:\[<pid>\])?: ?<message>"
+    ),
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\S{2,20}) <host> <process>\[<pid>\]: ?<message>",
+    r"<\d{1,3}>1 <time> <host> (?P<process>\S{1,48}) (?:<pid>|\S{1,128}) \S{1,32} <message>",
+    r"\[\s{0,7}(?P<time>\d{1,7}\.\d{6})\] <message>",
+    # containers
+    rf"<service>\s*\| <time>{_GAP}(?:\[?<level>\]?)?{_GAP}<message>",
+    # Hadoop, with and without dashes in the time
+    r"<time> <pid> <level> <source>: <message>",
+    rf"<time>{_GAP}<level>\s+\[<thread>\] <source>: <message>",
+    r"<time>\|(?P<source>[^|]{1,100})\|<pid>\|<message>",
+    # Python, and levels in front of the time
+    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):<source>:<message>",
+    rf"\[?<level>\]?:?\s+\[?<time>\]?{_GAP}{_ENTRY}",
+    rf"\[?(?P<level>{_LEVELS})(?:\]:?|:| -)\s+<message>",
+    r"\[<time>\s+<level>\s+(?P<source>[\w:.-]{1,200})\] <message>",
+    r"\[<time>\] \[<pid>\] \[<level>\] <message>",
+    # a time, and what is easily told behind it
+    rf"\[?<time>\]?{_GAP}(?:\[<thread>\]{_GAP})?[\[(]?<anycase>\s*[\])]?{_GAP}{_ENTRY}",
+    r"\[?<time>\]?\s?[-|]?\s*\[?<source>\]?\s*[-|]?\s*\[?<level>\]?\s*[-|:]?\s*<message>",
+    rf"\[?<time>\]?{_GAP}(?:\[?<level>\]?)?{_GAP}{_ENTRY}",
 )
-_MIN_ENTRIES: Final = 0.5  # share of all lines that are entries of an access log
+_LEVEL_OF: Final = {
+    "V": "VERBOSE",
+    "T": "TRACE",
+    "D": "DEBUG",
+    "I": "INFO",
+    "W": "WARNING",
+    "E": "ERROR",
+    "F": "FATAL",
+    "C": "CRITICAL",
+    # Redis
+    ".": "DEBUG",
+    "-": "VERBOSE",
+    "*": "NOTICE",
+    "#": "WARNING",
+}
+_NAME: Final = re.compile(r"(?<!\?P)<(\w+)>")
+# What every entry has somewhere, so that the forms need not be tried on other texts.
+_HINT: Final = re.compile(rf"\d:\d|\d{{6}}|{_LEVELS}|\w/.{{0,100}}\(")
+_MIN_STARTS: Final = 0.3  # share of lines that begin an entry: those of a stack trace begin none
+_MIN_ENTRIES: Final = 0.5  # share of all lines, where an entry is one line
+_PREFACE: Final = ("--", "#")  # how lines before the first entry begin, as of journalctl and adb
 
 
-def access_log(_: str, lines: list[str]) -> Table | None:
-    """Return the table of the access log of a web server, or None."""
-    if (
-        share_of(
-            lines[:SAMPLE_LINES],
-            lambda line: _ACCESS_LINE.match(line[:MAX_LINE_CHARS]) is not None,
-        )
-        < MOST
-    ):
-        return None
-    columns = ["client", "user", "time", "method", "path", "status", "bytes"]
-    rows: list[list[Json]] = []
-    others = 0
-    for line in lines:
-        match = _ACCESS_LINE.match(line)
-        if match is None:
-            rows.append([*[None] * len(columns), line])
-            others += 1
-            continue
-        row: list[Json] = list(match.group(*columns))
-        if match["text"] is not None:
-            row[columns.index("path")] = match["text"]
-        rows.append(row)
-    if len(rows) - others < _MIN_ENTRIES * len(rows):
-        return None
-    if others:
-        columns.append("line")
-    return table_of_rows("", columns, rows)
+@cache
+def _pattern(form: str) -> re.Pattern[str]:
+    def part(name: re.Match[str]) -> str:
+        column, looks = _PARTS[name[1]]
+        return f"(?P<{column}>{looks})"
+
+    return re.compile(_NAME.sub(part, form))
 
 
 def log(_: str, lines: list[str]) -> Table | None:
-    """Return the table of a log whose entries begin with a time, or None."""
-    # Lines of a stack trace belong to the entry before them, so fewer lines than most have a time.
-    starts = share_of(
-        lines[: 5 * SAMPLE_LINES], lambda line: _LOG_LINE.match(line[:MAX_LINE_CHARS]) is not None
-    )
-    if starts < 0.3 or _LOG_LINE.match(lines[0][:MAX_LINE_CHARS]) is None:  # noqa: PLR2004
+    """Return the table of a log, or None.
+
+    Lines between two entries, such as those of a stack trace, belong to the message of the first.
+    """
+    sample = [line[:MAX_LINE_CHARS] for line in lines[: 5 * SAMPLE_LINES]]
+    if share_of(sample, lambda line: _HINT.search(line) is not None) < _MIN_STARTS:
         return None
-    entries: list[list[str]] = []
+    form = _form_of(sample)
+    return None if form is None else _entries(form, lines)
+
+
+def _form_of(sample: list[str]) -> re.Pattern[str] | None:
+    """Return the first form that nearly as many lines have as that of the most lines, or None."""
+    shares: dict[re.Pattern[str], float] = {}
+    for pattern in map(_pattern, _FORMS):
+        share = sum(pattern.match(line) is not None for line in sample) / len(sample)
+        is_message = "message" in pattern.groupindex
+        if share >= (_MIN_STARTS if is_message else MOST):
+            shares[pattern] = share
+    best = max(shares.values(), default=0.0)
+    return next((pattern for pattern in shares if shares[pattern] >= MOST * best), None)
+
+
+def _entries(pattern: re.Pattern[str], lines: list[str]) -> Table | None:
+    """Return the entries of a log. Where an entry has no message, other lines stand alone."""
+    columns = [column for column in pattern.groupindex if column != "text"]
+    rows: list[list[Json]] = []
+    others: list[int] = []
+    traces: dict[int, list[str]] = {}
+    preface = 0
     for line in lines:
-        match = _LOG_LINE.match(line[:MAX_LINE_CHARS])
-        if match:
-            level = (match["level"] or "").upper()
-            message = line[match.start("message") :]  # also what is too long to search
-            entries.append([match["time"], level, match["source"] or "", message])
+        match = pattern.match(line[:MAX_LINE_CHARS])
+        if match is not None:
+            rows.append(_cells(match, line, columns))
+        elif "message" not in columns:
+            others.append(len(rows))
+            rows.append([*[None] * len(columns), line])
+        elif rows:
+            traces.setdefault(len(rows) - 1, []).append(line)
+        elif line.startswith(_PREFACE):
+            preface += 1
         else:
-            entries[-1].append(line)
-    rows = [[*entry[:3], "\n".join(entry[3:])] for entry in entries]
-    table = table_of_rows("", ("time", "level", "source", "message"), rows)
-    return replace(_without_empty_columns(table), is_log=True)
+            return None
+    if len(rows) - len(others) < _MIN_ENTRIES * len(rows):
+        return None
+    for index, trace in traces.items():
+        rows[index][-1] = "\n".join([str(rows[index][-1]), *trace])
+    if others:
+        columns.append("line")
+    table = _without_empty_columns(table_of_rows("", columns, rows))
+    # What stands before the entries is in none of them.
+    return replace(table, path=f"line {preface + 1}" if preface else "")
+
+
+def _cells(match: re.Match[str], line: str, columns: list[str]) -> list[Json]:
+    cells: dict[str, str | None] = match.groupdict()
+    level = cells.get("level")
+    if level is not None:
+        cells["level"] = _LEVEL_OF.get(level, level.upper())
+    if "message" in cells:
+        cells["message"] = line[match.start("message") :]  # also what is too long to search
+    if cells.get("text") is not None:
+        cells["path"] = cells["text"]
+    return [cells[column] for column in columns]
 
 
 def _without_empty_columns(table: Table) -> Table:
-    kept = [
-        index for index in range(len(table.columns)) if any(row[index] != "" for row in table.rows)
-    ]
+    kept = [index for index in range(len(table.columns)) if any(map(bool, table.column(index)))]
     columns = tuple(table.columns[index] for index in kept)
     rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
-    return Table(table.path, columns, columns, rows, table.total_rows, len(columns))
+    is_log = "message" in columns
+    return Table(table.path, columns, columns, rows, table.total_rows, len(columns), is_log=is_log)
+
+
+def fields_log(_: str, lines: list[str]) -> Table | None:
+    """Return the table of a log that names its fields, such as those of IIS and Zeek, or None."""
+    heads = [line for line in lines[:SAMPLE_LINES] if line.lower().startswith("#fields")]
+    if not heads:
+        return None
+    separator = "\t" if "\t" in heads[0] else None
+    names = heads[0].split(separator)[1:]
+    rows: list[list[Json]] = []
+    for line in lines:
+        if not line.startswith("#"):
+            rows.append([*line.split(separator)])
+    if share_of(lines, lambda line: line.startswith("#")) > _MIN_ENTRIES or not names:
+        return None
+    fit = sum(len(row) == len(names) for row in rows)
+    return table_of_rows("", names, rows) if fit == len(rows) else None
 
 
 _PAIR: Final = re.compile(

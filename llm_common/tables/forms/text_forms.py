@@ -14,7 +14,7 @@ from llm_common.tables.forms.blocks import blocks
 from llm_common.tables.forms.delimited import delimited
 from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES
 from llm_common.tables.forms.json_lines import json_line_table
-from llm_common.tables.forms.logs import access_log, log, logfmt
+from llm_common.tables.forms.logs import fields_log, log, logfmt
 from llm_common.tables.forms.marked_up import html_tables, ruled_tables
 from llm_common.tables.table import Table
 
@@ -47,7 +47,7 @@ def tables_in_text(text: str) -> list[Table]:
 
 _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
     json_line_table,
-    access_log,
+    fields_log,
     logfmt,
     log,
     partial(delimited, needs_names=True),

@@ -1,0 +1,88 @@
+"""Logs of many programs have their time, level and source in columns, and texts have none."""
+
+import pytest
+
+from llm_common.tables.finding import find_records
+
+ENTRIES = {
+    "apache": "[Sun Dec 04 04:47:44.1 2005] [core:error] [pid 12:tid 3] [client 1.2.3.4:8] gone",
+    "elasticsearch": "[2024-03-10T12:00:00,123][WARN ][o.e.n.Node    ] [node-1] gone",
+    "klog": "E0310 12:00:00.123456       1 server.go:12] gone",
+    "logcat": "03-17 16:13:38.811  1702  2395 E WindowManager: gone",
+    "logcat brief": "E/WindowManager( 1702): gone",
+    "postgres": "2024-03-10 12:00:00.123 UTC [12] FATAL:  gone",
+    "mysql": "2024-03-10T12:00:00.123456Z 0 [Warning] [MY-010116] [Server] gone",
+    "mongodb": "2024-03-10T12:00:00.123+0000 E NETWORK  [listener] gone",
+    "redis": "1:M 10 Mar 2024 12:00:00.123 # gone",
+    "spring": "2024-03-10 12:00:00.123  WARN 12 --- [           main] c.e.App     : gone",
+    "ruby": "E, [2024-03-10T12:00:00.123456 #12]  ERROR -- app: gone",
+    "celery": "[2024-03-10 12:00:00,123: ERROR/MainProcess] gone",
+    "gunicorn": "[2024-03-10 12:00:00 +0000] [7] [ERROR] gone",
+    "nginx": "2024/03/10 10:00:00 [crit] 29#29: *1 gone",
+    "hadoop": "081109 203615 148 WARN dfs.DataNode$PacketResponder: gone",
+    "compose": "web-1  | 2024-03-10 12:00:00 ERROR gone",
+    "python": "ERROR:app.mod:gone",
+    "python with a time": "2024-03-10 12:00:00,123 - app.mod - ERROR - gone",
+    "loguru": "2024-03-10 12:00:00.123 | ERROR    | app.mod:run:12 - gone",
+    "rust": "[2024-03-10T12:00:00Z ERROR app::mod] gone",
+    "level first": "ERROR 2024-03-10 12:00:00,123 gone",
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_the_level_of_an_entry_is_a_column_t_03(entry: str) -> None:
+    [table] = find_records(f"{entry}\n  of its trace\n{entry}").tables
+    level = table.column(table.columns.index("level"))
+    assert level[0] in {"ERROR", "WARN", "WARNING", "FATAL", "CRIT"}
+    assert [str(cell).rpartition("gone")[2] for cell in table.column(-1)] == [
+        "\n  of its trace",
+        "",
+    ]
+    assert table.is_log
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "Jun 14 15:16:01 web-1 sshd[19939]: gone",
+        "<34>Jun 14 15:16:01 web-1 sshd[19939]: gone",
+        "2024-03-10T12:00:01+0100 web-1 sshd[19939]: gone",
+        "<34>1 2003-10-11T22:14:15.003Z web-1 sshd 19939 ID47 gone",
+    ],
+)
+def test_an_entry_of_syslog_has_host_and_process_t_03(entry: str) -> None:
+    lines = ["-- Journal begins at Mon 2024-01-01.", *[entry] * 5]
+    [table] = find_records("\n".join(lines)).tables
+    assert table.columns == ("time", "host", "process", "pid", "message")
+    assert table.rows[-1][1:] == ("web-1", "sshd", "19939", "gone")
+    assert (table.path, table.total_rows) == ("line 2", 5)
+
+
+def test_fields_that_a_log_names_are_columns_t_03() -> None:
+    head = "#Software: IIS\n#Fields: date time cs-method sc-status\n"
+    rows = [f"2024-03-10 12:00:{second} GET 404" for second in range(10, 30)]
+    [table] = find_records(head + "\n".join(rows)).tables
+    assert table.columns == ("date", "time", "cs-method", "sc-status")
+    assert (table.total_rows, table.rows[0][3]) == (20, "404")
+    [table] = find_records(head + "\n".join([*rows, "a line that has more words"])).tables
+    assert table.columns == ("time", "message")
+    zeek = "#fields\tts\tuid\tservice\n#types\ttime\tstring\tstring\n" + "1\tC 1\tdns\n" * 3
+    assert find_records(zeek).tables[0].rows[0] == ("1", "C 1", "dns")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,level,note\n" + "2024-03-10 12:00:00,INFO,up\n" * 5,
+        "when | what\n" + "2024-03-10 12:00:00 | up\n" * 5,
+    ],
+)
+def test_a_heading_before_times_names_the_columns_t_03(text: str) -> None:
+    [table] = find_records(text).tables
+    assert table.columns[0] in {"time", "when"}
+    assert not table.is_log
+
+
+def test_a_time_in_brackets_is_no_list_t_03() -> None:
+    [table] = find_records("[    0.123456] usb 1-1: new device\n" * 4).tables
+    assert table.rows[0] == ("0.123456", "usb 1-1: new device")
