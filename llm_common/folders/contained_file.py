@@ -6,6 +6,7 @@ resolved path is opened component by component, each relative to the one before 
 component that has become a link is refused, so a swap at any moment leads nowhere.
 """
 
+import codecs
 import os
 import stat
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,19 @@ _FILE: Final = os.O_RDONLY | _O_NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getatt
 # O_PATH needs only the right to search a folder, not to list it.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _O_NOFOLLOW
 _HAS_OPENAT: Final = os.open in os.supports_dir_fd
+UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Byte order marks, with which Windows writes texts in UTF-16."""
+_OTHER_BYTES: Final = "llm-common-cp1252"
+
+
+def _read_as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    """Return the characters that bytes outside UTF-8 are in Windows' Western code page."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
+
+
+codecs.register_error(_OTHER_BYTES, _read_as_cp1252)
 
 
 class FileContent(NamedTuple):
@@ -27,12 +41,19 @@ class FileContent(NamedTuple):
     mtime_s: float
 
     def text(self, *, max_bytes: int | None = None) -> str:
-        """Decode the data as UTF-8, without a byte order mark and with line feeds only.
+        """Decode the data, without a byte order mark and with line feeds only.
+
+        The data is UTF-16 if its byte order mark says so, and else UTF-8. Bytes that are not UTF-8
+        are characters of Windows' Western code page.
 
         Args:
             max_bytes: Maximum number of bytes to decode, from the beginning. None decodes all.
         """
-        text = self.data[:max_bytes].decode("utf-8-sig", errors="replace")
+        data = self.data[:max_bytes]
+        if data.startswith(UTF_16_MARKS):
+            text = data.decode("utf-16", errors="replace")
+        else:
+            text = data.decode("utf-8-sig", errors=_OTHER_BYTES)
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

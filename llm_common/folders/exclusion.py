@@ -4,6 +4,8 @@ import re
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
+from llm_common.folders.contained_file import UTF_16_MARKS
+
 SkipReason = Literal[
     "hidden",
     "secret",
@@ -111,8 +113,11 @@ def is_hidden(path: str) -> bool:
 
 
 def is_binary(content: bytes) -> bool:
-    """Return whether the content is binary: it has a null byte near its beginning, as in git."""
-    return b"\0" in content[:_SNIFFED_BYTES]
+    """Return whether the content is binary: it has a null byte near its beginning, as in git.
+
+    Half of the bytes of UTF-16 are null.
+    """
+    return b"\0" in content[:_SNIFFED_BYTES] and not content.startswith(UTF_16_MARKS)
 
 
 # A word such as `credentials` counts only in the name of a data file: `credentials.py` is code that

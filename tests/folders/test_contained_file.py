@@ -60,6 +60,26 @@ def test_a_regular_file_of_the_folder_is_read_f_164(
     assert (content and content.data) == expected
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("naïve €\r\n".encode(), "naïve €\n"),
+        ("naïve €\n".encode("utf-8-sig"), "naïve €\n"),
+        ("naïve €\n".encode("utf-16"), "naïve €\n"),
+        (b"\xfe\xff" + "naïve €\n".encode("utf-16-be"), "naïve €\n"),
+        ("naïve €\n".encode("cp1252"), "naïve €\n"),
+        ("naïve ".encode() + "€\n".encode("cp1252"), "naïve €\n"),
+        (b"a\x81b", "a\ufffdb"),
+    ],
+)
+def test_encodings_of_windows_are_read_f_164(root: Path, data: bytes, text: str) -> None:
+    (root / "w.sql").write_bytes(data)
+    content = ContainedFile(root, "w.sql").read(max_bytes=100)
+    assert content is not None
+    assert content.text() == text
+    assert content.text(max_bytes=5).startswith(text[:1])
+
+
 def test_reading_returns_the_modification_time(root: Path) -> None:
     os.utime(root / "full", (7.5, 7.5))
     content = ContainedFile(root, "full").read(max_bytes=100)
