@@ -22,6 +22,7 @@ from llm_common.errors import CorruptPointerError, ToolArgumentsError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.canonical import decode_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
+from llm_common.text.unwrapping import ReadLetters
 
 TextForm = Literal["text", "json"]
 
@@ -39,6 +40,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_MATCHES = 10_000
 _MAX_MATCH_CHARS = 200
 _MATCH_CONTEXT_CHARS = 60
+_MAX_LINE_CHARS = 300  # on each side of a match, of a line that is returned whole
 
 _MAX_REGEX_NODES = 20_000  # compile in about 20 ms, to about 15 MB
 _REGEX_CPU_S = 1.2
@@ -372,7 +374,10 @@ def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
         start, first_line = start + first, first_line + text.count("\n", 0, first)
         text = text[first:end]
     if part.get("regex") is not None:
-        matches = _list_matches(text, part["regex"], start=start, first_line=first_line)
+        is_json = "\\u" in text and whole.text.lstrip()[:1] in ("{", "[")
+        matches = _list_matches(
+            text, part["regex"], start=start, first_line=first_line, is_json=is_json
+        )
         return ExtractedPart(matches, "text")
     return ExtractedPart(text, whole.form)
 
@@ -386,8 +391,11 @@ def _line_start(text: str, line: int, start: int = 0) -> int:
     return start
 
 
-def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
-    """Write a line for each match: its position in the whole text, and the text around it."""
+def _list_matches(text: str, pattern: str, *, start: int, first_line: int, is_json: bool) -> str:
+    """Write a line for each match: its position in the whole text, and its line."""
+    # Most tools of Python write other letters than ASCII as escapes into JSON.
+    letters = ReadLetters(text, is_json=is_json)
+    text = letters.text
     # One more than is listed, which tells whether there are further ones.
     spans = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
     count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
@@ -397,11 +405,22 @@ def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> st
         # Counted from the previous match, so that all matches together take one pass.
         line += text.count("\n", counted_to, first)
         counted_to = first
-        excerpt_start = max(first - _MATCH_CONTEXT_CHARS, 0)
-        excerpt_end = min(end, first + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
-        excerpt = _CONTROL.sub(" ", text[excerpt_start:excerpt_end])
-        rows.append(f"chars {start + first}-{start + end} line {line}: {excerpt}")
+        excerpt = _CONTROL.sub(" ", _line_around(text, first, min(end, first + _MAX_MATCH_CHARS)))
+        stored_first, stored_end = start + letters.place(first), start + letters.place(end)
+        rows.append(f"chars {stored_first}-{stored_end} line {line}: {excerpt}")
     return "\n".join(rows)
+
+
+def _line_around(text: str, first: int, end: int) -> str:
+    """Return the lines of a match, or what is around it in a long line."""
+    least, most = max(first - _MAX_LINE_CHARS, 0), min(end + _MAX_LINE_CHARS, len(text))
+    line_start = text.rfind("\n", least, first) + 1
+    line_end = text.find("\n", end, most)
+    if not line_start and least:
+        line_start = first - _MATCH_CONTEXT_CHARS
+    if line_end < 0:
+        line_end = most if most == len(text) else end + _MATCH_CONTEXT_CHARS
+    return text[line_start:line_end]
 
 
 def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of, query_id_of
 from llm_common.text.canonical import json_text
-from llm_common.text.unwrapping import with_letters
+from llm_common.text.unwrapping import ReadLetters
 
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
@@ -300,7 +300,7 @@ def _passage(text: str, places: Sequence[int], stems: Sequence[str], size: int) 
         passage = text[start : start + size // 2]
     else:
         start, passage = _best_passage(text, stems, size, is_json=is_json)
-    return start, with_letters(passage) if is_json else passage
+    return start, ReadLetters(passage, is_json=is_json).text
 
 
 def _best_passage(text: str, stems: Sequence[str], size: int, *, is_json: bool) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from itertools import pairwise
 from typing import Final
 
@@ -15,6 +16,7 @@ _TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>"
 _FENCE: Final = re.compile(r"```[\w+-]{0,20}")
 # As `cat -n` and the file tools of agents write them.
 _NUMBERED: Final = re.compile(r"[^\S\n]{0,9}(?P<number>\d{1,9})(?:\t|\u2192|: |\| )")
+_ESCAPE_CHARS: Final = 6
 _SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
 
 
@@ -35,9 +37,44 @@ def unwrapped(text: str) -> str:
     return text
 
 
-def with_letters(text: str) -> str:
-    r"""Return a text of JSON with the letters that its escapes such as `\u7f16` stand for."""
-    return _LETTERS.sub(lambda match: str(json.loads(f'"{match[0]}"')), text)
+class ReadLetters:
+    r"""A text whose escapes such as `\u7f16` are read as letters if it is JSON.
+
+    Args:
+        stored: The text.
+        is_json: Whether the text is JSON, or a part of it. Otherwise it stays as it is.
+
+    Attributes:
+        text: The text as it is read.
+    """
+
+    def __init__(self, stored: str, *, is_json: bool) -> None:
+        parts: list[str] = []
+        # Where each run of escapes begins in the text as read, and in the stored one.
+        self._runs: list[int] = [0]
+        self._stored: list[int] = [0]
+        self._is_escape: list[bool] = [False]
+        read = end = 0
+        for match in _LETTERS.finditer(stored) if is_json else ():
+            letters = str(json.loads(f'"{match[0]}"'))
+            read += match.start() - end
+            end = match.end()
+            parts += [stored[self._stored[-1] : match.start()], letters]
+            self._runs += [read, read + len(letters)]
+            self._stored += [match.start(), end]
+            self._is_escape += [True, False]
+            read += len(letters)
+        parts.append(stored[end:])
+        self.text = "".join(parts)
+
+    def place(self, index: int) -> int:
+        """Return where a character of the text as read begins in the stored text."""
+        run = bisect_right(self._runs, index) - 1
+        chars = index - self._runs[run]
+        if self._is_escape[run]:  # a letter outside the basic plane has two escapes
+            letters = self.text[self._runs[run] : index].encode("utf-16-le", "surrogatepass")
+            chars = _ESCAPE_CHARS * len(letters) // 2
+        return self._stored[run] + chars
 
 
 def without_line_numbers(text: str) -> str:

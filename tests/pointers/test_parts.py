@@ -16,21 +16,17 @@ VALUE = {
     "rows": [{"id": 1, "ok": True}, {"id": 2, "ok": False}],
 }
 
-AROUND = "start error 1   here error 2 end"
-
 
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
         (
             {"path": "/log", "regex": r"error \d"},
-            "\n".join(
-                ["matches: 2", "chars 6-13 line 2: " + AROUND, "chars 21-28 line 3: " + AROUND]
-            ),
+            "matches: 2\nchars 6-13 line 2: error 1   here\nchars 21-28 line 3: error 2",
         ),
         (
             {"path": "/log", "regex": "^error", "lines": [3, 3]},
-            "matches: 1\nchars 21-26 line 3: error 2 ",
+            "matches: 1\nchars 21-26 line 3: error 2",
         ),
         (
             {"path": "/rows/1", "keys": True},
@@ -211,7 +207,7 @@ def test_a_range_has_at_least_one_line_or_character(
         ({"regex": "b+"}, "matches: 2\nchars 5-7 line 3: \nchars 10-11 line 5: "),
         (
             {"chars": [5, 11], "regex": "b+"},
-            "matches: 2\nchars 5-7 line 3: bb a b\nchars 10-11 line 5: ",
+            "matches: 2\nchars 5-7 line 3: bb\nchars 10-11 line 5: ",
         ),
         ({"lines": [3, 9], "regex": "b+"}, "matches: 2\nchars 5-7 line 3: "),
         ({"lines": [3, 9], "chars": [3, 9], "regex": "b+"}, "matches: 1\nchars 10-11 line 5: "),
@@ -233,6 +229,28 @@ def test_a_match_in_json_is_text() -> None:
         'matches: 1\nchars 8-10 line 1: {"a":[1,22]}',
     )
     assert extract_part(b'{"a":[1,22]}', {"chars": [5, 8]}) == ("[1,", "json")
+
+
+def test_a_pattern_meets_the_letters_of_escapes_s4_08() -> None:
+    stored = json.dumps([{"a": "x\U0001f600 周五送货"}, {"a": "周五"}])
+    part = {"regex": '五送|周五"'}
+    head, *rows = extract_part(json.dumps(stored).encode(), part).text.split("\n")
+    assert head == "matches: 2"
+    assert rows[0].endswith('[{"a": "x\U0001f600 周五送货"}, {"a": "周五"}]')
+    places = [tuple(map(int, row.split()[1].split("-"))) for row in rows]
+    assert [json.loads(f'"{stored[start:end].rstrip(chr(34))}"') for start, end in places] == [
+        "五送",
+        "周五",
+    ]
+    program = 'name = "\\u5468"'
+    assert extract_part(json.dumps(program).encode(), {"regex": "周"}).text == "matches: 0"
+
+
+def test_a_match_in_a_long_line_has_its_surroundings_s4_08() -> None:
+    text = "a" * 400 + "needle" + "b" * 400 + "\n" + "c" * 250 + "needle" + "d" * 250
+    _, *rows = extract_part(json.dumps(text).encode(), {"regex": "needle"}).text.split("\n")
+    excerpts = [row.partition(": ")[2] for row in rows]
+    assert excerpts == ["a" * 60 + "needle" + "b" * 60, text.split("\n")[1]]
 
 
 def test_paths_and_keys_read_json_within_a_text() -> None:

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from llm_common.text.unwrapping import (
+    ReadLetters,
     unwrapped,
-    with_letters,
     without_frame,
     without_line_numbers,
 )
@@ -68,7 +68,7 @@ def test_numbers_before_all_lines_are_no_data_t_17(text: str, read: str) -> None
     ],
 )
 def test_escaped_letters_are_letters_t_17(text: str, read: str) -> None:
-    assert with_letters(text) == read
+    assert ReadLetters(text, is_json=True).text == read
 
 
 def test_hostile_wrapping_takes_linear_time_t_17() -> None:
