@@ -179,6 +179,16 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert "try others" in str(await search.run({"query": "zygomorphic"}))
 
 
+async def test_bytes_of_a_text_are_a_text_s4_01() -> None:
+    session = memory_session()
+    text = "".join(f"{number},größe {number}\n" for number in range(2_000))
+    offloaded = await session.offload(text.encode(), tool="run", args={})
+    assert offloaded.pointer_id is not None
+    assert (await session.read(offloaded.pointer_id, lines=(7, 7))).text == "6,größe 6\n"
+    binary = await session.offload(b"\xff\x00", tool="run", args={})
+    assert binary.text == '{"base64":"/wA="}'
+
+
 async def test_a_search_shows_the_beginning_of_a_match_that_is_longer_than_an_answer() -> None:
     session = memory_session(max_read_tokens=200)
     await offload_rows(session, result=["harbour " + "🦀🧭🛟" * 100] * 100)

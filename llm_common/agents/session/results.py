@@ -8,6 +8,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -102,6 +103,10 @@ class ShownResults:
         """
         if not isinstance(turn, OffloadTurn):
             turn = self._turn(turn, query, messages or ())
+        if isinstance(result, bytes) and pointer is None:
+            # The output of a subprocess is a text. What is not stays bytes.
+            with suppress(UnicodeDecodeError):
+                result = result.decode()
         with self._trace.recorded(lambda: query or last_question(messages or ())):
             # The session's tools limit their outputs already. The trace has them as readings.
             is_own = pointer is None and tool in self._config.tool_names

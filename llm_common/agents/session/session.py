@@ -137,7 +137,8 @@ class Session:
         """Return a result as the model sees it: whole, or stored and replaced by a preview.
 
         Args:
-            result: The tool's result: plain data, or a text, which may be JSON.
+            result: The tool's result: plain data, or a text, which may be JSON. Bytes in UTF-8
+                are a text.
             tool: The tool's name. Results of this session's own tools stay whole.
             args: The arguments of the call.
             query: The question that decides what a preview shows. An empty one takes the
