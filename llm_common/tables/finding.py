@@ -9,6 +9,8 @@
 | a list of at least ten texts or numbers | a table with the column `value` |
 | records within the records of another list | a table, with the first field of their record |
 | a text in one of the forms of `text_forms` | a table |
+| a text in Python's notation, XML or YAML | the tables of its data |
+| values within the names of their types (`{"S": "open"}`) | these values |
 
 The column of the keys is `key_2` if the objects have a field `key`.
 """
@@ -21,8 +23,10 @@ from itertools import islice
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
+from llm_common.tables.forms.documents import python_data, xml_data, yaml_data
 from llm_common.tables.forms.json_lines import json_lines
 from llm_common.tables.forms.text_forms import tables_in_text
+from llm_common.tables.forms.typed_values import without_type_tags
 from llm_common.tables.table import (
     MAX_ROWS,
     Table,
@@ -175,6 +179,11 @@ class _Search:
             self._add_lines(path, lines.others)
             yield from self._walk(path, list(lines.objects), depth)
             return
+        for read in (python_data, xml_data, yaml_data):
+            tables = self._tables_of_data(path, read(text), depth)
+            if tables:
+                yield from tables
+                return
         tables = tables_in_text(text)
         for table in tables:
             # A table with a place in the text, such as `line 3`, leaves text around it.
@@ -189,6 +198,14 @@ class _Search:
         if others:
             name = f"{len(others):,} other line" + ("s" if len(others) > 1 else "")
             self._add_field(f"{path} {name}".strip(), "\n".join(others))
+
+    def _tables_of_data(self, path: str, data: Json, depth: int) -> list[Table]:
+        """Return the tables of a document of data. Without any, it is a text."""
+        fields, is_complete = [*self.fields], self.is_complete
+        tables = [] if data is None else list(self._walk(path, data, depth + 1))
+        if not tables:
+            self.fields, self.is_complete = fields, is_complete
+        return tables
 
     def _add_field(self, path: str, value: Cell) -> None:
         if not path:
@@ -208,8 +225,9 @@ class _Search:
         if are_records(records):
             if len(records) < len(items):
                 self._add_field(f"{path} missing records".strip(), len(items) - len(records))
-            yield table_of_records(path, records)
-            yield from self._nested(path, records)
+            plain = without_type_tags(records)
+            yield table_of_records(path, plain)
+            yield from self._nested(path, plain)
         elif _are_rows(items):
             yield _table_with_header(path, items)
         elif _are_scalars(items):
@@ -219,6 +237,7 @@ class _Search:
                 yield from self._walk(f"{path}[{index}]", item, depth + 1)
 
     def _walk_object(self, path: str, members: dict[str, Json], depth: int) -> Iterator[Table]:
+        [members] = without_type_tags([members])
         columns = _table_of_columns(path, members)
         if columns is not None:
             yield columns
@@ -255,7 +274,7 @@ class _Search:
                     parent = _first_field(path, record)
                     rows.extend({**parent, **item} for item in items)
             if len(rows) > _MIN_RECORDS:
-                yield table_of_records(f"{path}{_NESTED}{name}", rows)
+                yield table_of_records(f"{path}{_NESTED}{name}", without_type_tags(rows))
 
 
 def _first_field(path: str, record: dict[str, Json]) -> dict[str, Json]:
