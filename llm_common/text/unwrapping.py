@@ -10,13 +10,15 @@ from typing import Final
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
-# No control characters, which a text of JSON cannot have.
-_LETTERS: Final = re.compile(r"(?<!\\)(?:\\u(?!00[01])[0-9a-fA-F]{4})+")
+# No control characters, which a text of JSON cannot have. Two escapes are one letter of a plane
+# beyond the first.
+_LETTER: Final = re.compile(
+    r"(?<!\\)\\u(?:d[89ab][\da-f]{2}\\ud[c-f]|(?!00[01])[\da-f]{2})[\da-f]{2}", re.IGNORECASE
+)
 _TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>")
 _FENCE: Final = re.compile(r"```[\w+-]{0,20}")
 # As `cat -n` and the file tools of agents write them.
 _NUMBERED: Final = re.compile(r"[^\S\n]{0,9}(?P<number>\d{1,9})(?:\t|\u2192|: |\| )")
-_ESCAPE_CHARS: Final = 6
 _SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
 
 
@@ -49,32 +51,20 @@ class ReadLetters:
     """
 
     def __init__(self, stored: str, *, is_json: bool) -> None:
-        parts: list[str] = []
-        # Where each run of escapes begins in the text as read, and in the stored one.
-        self._runs: list[int] = [0]
-        self._stored: list[int] = [0]
-        self._is_escape: list[bool] = [False]
-        read = end = 0
-        for match in _LETTERS.finditer(stored) if is_json else ():
-            letters = str(json.loads(f'"{match[0]}"'))
-            read += match.start() - end
-            end = match.end()
-            parts += [stored[self._stored[-1] : match.start()], letters]
-            self._runs += [read, read + len(letters)]
-            self._stored += [match.start(), end]
-            self._is_escape += [True, False]
-            read += len(letters)
-        parts.append(stored[end:])
-        self.text = "".join(parts)
+        # Where each letter ends in the text as read, and how much longer the stored one is there.
+        self._ends = [0]
+        self._chars_longer = [0]
+        self.text = _LETTER.sub(self._letter, stored) if is_json else stored
+
+    def _letter(self, escape: re.Match[str]) -> str:
+        letter = str(json.loads(f'"{escape[0]}"'))
+        self._chars_longer.append(self._chars_longer[-1] + len(escape[0]) - len(letter))
+        self._ends.append(escape.end() - self._chars_longer[-1])
+        return letter
 
     def place(self, index: int) -> int:
         """Return where a character of the text as read begins in the stored text."""
-        run = bisect_right(self._runs, index) - 1
-        chars = index - self._runs[run]
-        if self._is_escape[run]:  # a letter outside the basic plane has two escapes
-            letters = self.text[self._runs[run] : index].encode("utf-16-le", "surrogatepass")
-            chars = _ESCAPE_CHARS * len(letters) // 2
-        return self._stored[run] + chars
+        return index + self._chars_longer[bisect_right(self._ends, index) - 1]
 
 
 def without_line_numbers(text: str) -> str:

@@ -222,15 +222,10 @@ def fields_log(_: str, lines: list[str]) -> Table | None:
     if not heads:
         return None
     separator = "\t" if "\t" in heads[0] else None
-    names = heads[0].split(separator)[1:]
-    rows: list[list[Json]] = []
-    for line in lines:
-        if not line.startswith("#"):
-            rows.append([*line.split(separator)])
-    if share_of(lines, lambda line: line.startswith("#")) > _MIN_ENTRIES or not names:
-        return None
-    fit = sum(len(row) == len(names) for row in rows)
-    return table_of_rows("", names, rows) if fit == len(rows) else None
+    rows = [heads[0].split(separator)[1:]]
+    rows += [line.split(separator) for line in lines if not line.startswith("#")]
+    are_rows = all(len(row) == len(rows[0]) for row in rows)
+    return table_of_rows("", rows[0], rows[1:]) if are_rows and len(rows) > 1 else None
 
 
 _PAIR: Final = re.compile(
