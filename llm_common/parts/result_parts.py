@@ -9,9 +9,11 @@ from typing import Final, TypeVar
 from llm_common.parts.fill import Parts, PartSize
 from llm_common.parts.passages import RankedPassages
 from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.table_sketch import TableSketch
 from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
 from llm_common.tables.finding import Records, are_mostly_records, find_records
+from llm_common.tables.forms.marked_up import TAG
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import (
     Excerpt,
@@ -34,6 +36,9 @@ _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a few lines that are read by line
 _MIN_LINES: Final = 20
+_UNNAMED: Final = "records"  # of a result that nothing can query
+_MAX_NAMED: Final = 3
+_MAX_COLUMNS_CHARS: Final = 120
 _ESCAPE_CHARS: Final = 6
 _MAX_VALUES: Final = 100_000  # of data without records
 _MAX_VALUE_CHARS: Final = 2_000
@@ -69,7 +74,7 @@ class ResultParts:
         query: str,
         *,
         query_name: str = "question",
-        table_name: str = "records",
+        table_name: str = _UNNAMED,
     ) -> None:
         self._text = text = without_headings(text)
         self._query = query
@@ -91,6 +96,8 @@ class ResultParts:
             return None
         # An escaped letter of JSON is one character of a cell.
         total_chars = len(self._text) - (_ESCAPE_CHARS - 1) * self._text.count("\\u")
+        if any(table.path.startswith("table ") for table in records.tables):
+            total_chars -= sum(map(len, TAG.findall(self._text)))
         if not are_mostly_records(records.tables, total_chars):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
@@ -118,7 +125,26 @@ class ResultParts:
         # Prose in a few long lines, or a program that was packed into one.
         if lines < _MIN_LINES and len(text) > _MAX_LINE_CHARS * lines:
             return None
-        return TextSketch(text, self._query, path=path, beside=fields if path else {})
+        name, tables = self._names_in_sql(self._records, path)
+        beside = fields if path else {}
+        return TextSketch(text, self._query, path=path, beside=beside, name=name, tables=tables)
+
+    def _names_in_sql(self, records: Records, path: str) -> tuple[str, list[str]]:
+        """Return the name of a text's lines or entries, and a line for each table in it."""
+        if self._name == _UNNAMED:
+            return "", []
+        names = records.names(self._name)
+        tables = records.tables
+        if tables and tables[0].is_log and not tables[0].path:
+            return names[0], []
+        headlines = []
+        for name, table in zip(names, tables[:_MAX_NAMED], strict=False):
+            columns = one_line(", ".join(table.columns), max_chars=_MAX_COLUMNS_CHARS)
+            sketch = TableSketch(table, "", name=name, question_name="")
+            headlines.append(f"{sketch.headline}: {columns}")
+        # The lines of texts are behind the tables.
+        by_path = dict(zip(dict(records.texts), names[len(tables) :], strict=False))
+        return (f"{by_path[path]} (line, text)" if path in by_path else ""), headlines
 
     @cached_property
     def _passages(self) -> RankedPassages:

@@ -7,7 +7,6 @@ from typing import Final
 from llm_common.parts.lines import Lines
 from llm_common.parts.table_sketch import TableSketch
 from llm_common.tables.finding import Records
-from llm_common.tables.table import names_of_tables
 from llm_common.tables.values import IN_LABEL, IN_LIST, cell_text, shown_cell
 from llm_common.text.display import one_line
 
@@ -39,7 +38,7 @@ class ResultSketch:
         self._are_more_tables = len(records.tables) > _MAX_TABLES
         tables = records.tables[:_MAX_TABLES]
         sketches = []
-        for table_name, table in zip(names_of_tables(name, tables), tables, strict=True):
+        for table_name, table in zip(records.names(name), tables, strict=False):
             sketches.append(
                 TableSketch(table, question, name=table_name, question_name=question_name)
             )

@@ -91,6 +91,8 @@ class TextSketch:
         path: Where the text stands in its result. "" if it is the result.
         beside: What stands beside it, by path, such as the exit code of a command.
         are_values: Whether the lines are values behind their paths, which have no numbers.
+        name: The name of its lines or entries in SQL. "" for none.
+        tables: A line for each table in it.
     """
 
     def __init__(
@@ -101,8 +103,12 @@ class TextSketch:
         path: str = "",
         beside: Mapping[str, Cell] | None = None,
         are_values: bool = False,
+        name: str = "",
+        tables: Sequence[str] = (),
     ) -> None:
         self._are_values = are_values
+        self._sql_name = f", table {name}" if name else ""
+        self._tables = tables
         self._path = path
         self._beside = beside or {}
         self._text = TextLines(text)
@@ -134,8 +140,9 @@ class TextSketch:
         where = f"{_name(self._path)}: " if self._path else ""
         what = "values, each in a line with its path. Some of them:"
         if not self._are_values:
-            what = "lines. Some of them, with their numbers:"
+            what = f"lines{self._sql_name}. Some of them, with their numbers:"
         yield f"{where}{len(self._lines):,} {what}"
+        yield from self._tables
         if self._failures:
             first = min(block.start for block in self._failures)
             least = "at least " if len(self._failures) == MAX_FAILURES else ""

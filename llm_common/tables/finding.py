@@ -30,13 +30,19 @@ from llm_common.tables.forms.typed_values import without_type_tags
 from llm_common.tables.table import (
     MAX_ROWS,
     Table,
+    names_of_tables,
     table_of_records,
     table_of_rows,
     unused_name,
 )
 from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import DECODER, Json, decode_json
-from llm_common.text.unwrapping import unwrapped, without_frame, without_line_numbers
+from llm_common.text.unwrapping import (
+    unwrapped,
+    without_cut_note,
+    without_frame,
+    without_line_numbers,
+)
 
 _NESTED: Final = "[]."  # between the path of a list and the field of its records
 _MAX_TABLES: Final = 20
@@ -101,11 +107,31 @@ class Records:
         fields: Path and value of the first texts and numbers beside the tables, such as a status, a
             total or a cursor of the next page.
         is_complete: Whether the tables and fields stand for every text and number of the result.
+        texts: Path and text of each text that is more than its tables, at most 20.
     """
 
     tables: tuple[Table, ...]
     fields: tuple[tuple[str, Cell], ...]
     is_complete: bool = True
+    texts: tuple[tuple[str, str], ...] = ()
+
+    def names(self, name: str) -> list[str]:
+        """Return the names in SQL of the tables, and then of the lines of each text.
+
+        Args:
+            name: The first name.
+        """
+        paths = [table.path for table in self.tables]
+        paths += [f"{path} lines".strip() for path, _ in self.texts]
+        return names_of_tables(name, paths)
+
+    def line_tables(self) -> list[Table]:
+        """Return the lines of each text as a table with their numbers."""
+        tables = []
+        for path, text in self.texts:
+            rows = enumerate(text.removesuffix("\n").split("\n"), start=1)
+            tables.append(table_of_rows(f"{path} lines".strip(), ("line", "text"), rows))
+        return tables
 
 
 def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
@@ -124,7 +150,12 @@ def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
     tables.sort(key=lambda table: (_NESTED in table.path, -table.cells))
     for table in tables[_MAX_TABLES:]:
         search.is_complete &= _NESTED in table.path
-    return Records(tuple(tables[:_MAX_TABLES]), tuple(search.fields), search.is_complete)
+    return Records(
+        tuple(tables[:_MAX_TABLES]),
+        tuple(search.fields),
+        search.is_complete,
+        tuple(search.texts[:_MAX_TABLES]),
+    )
 
 
 def _json_start(text: str) -> int | None:
@@ -145,6 +176,7 @@ class _Search:
         self._max_fields = max_fields
         self._values_left = _MAX_VALUES
         self.fields: list[tuple[str, Cell]] = []
+        self.texts: list[tuple[str, str]] = []
         self.is_complete = True
 
     def tables(self, value: Json) -> list[Table]:
@@ -184,7 +216,12 @@ class _Search:
             if tables:
                 yield from tables
                 return
-        tables = tables_in_text(text)
+        body, note = without_cut_note(text)
+        tables = tables_in_text(body)
+        if tables and note:
+            self._add_field(f"{path} cut".strip(), note)
+        if not tables or tables[0].path:
+            self.texts.append((path, text))
         for table in tables:
             # A table with a place in the text, such as `line 3`, leaves text around it.
             self.is_complete &= not table.path

@@ -213,18 +213,18 @@ def result_name(tool_name: str, pointer_id: str) -> str:
     return f"{tool}_{pointer_id[:_DIGITS]}"
 
 
-def names_of_tables(name: str, tables: Sequence[Table]) -> list[str]:
+def names_of_tables(name: str, paths: Sequence[str]) -> list[str]:
     """Return the names of the tables of a result, such as `get_orders_3ac5f0_items`.
 
     Args:
         name: The name of the first table.
-        tables: The tables, in the order of `find_records`.
+        paths: Where the tables stand, in the order of `find_records`.
     """
     names = [name]
-    for table in tables[1:]:
-        member = _plain(table.path.rpartition(".")[2]) or "records"
+    for path in paths[1:]:
+        member = _plain(path.rpartition(".")[2]) or "records"
         names.append(f"{name}_{member}")
-    return distinct_names(names[: len(tables)])
+    return distinct_names(names[: len(paths)])
 
 
 def _plain(text: str) -> str:

@@ -17,6 +17,12 @@ _LETTER: Final = re.compile(
 )
 _TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>")
 _FENCE: Final = re.compile(r"```[\w+-]{0,20}")
+# A line that says that a tool has cut its output: "... [truncated, 500 more lines]".
+_CUT: Final = re.compile(
+    r"(?:\.{3}|…|[\[(<]).{0,100}\b(?:truncated|omitted|cut off"
+    r"|more (?:lines|rows|records|results|items|entries|characters|bytes))\b.{0,100}",
+    re.IGNORECASE,
+)
 # As `cat -n` and the file tools of agents write them.
 _NUMBERED: Final = re.compile(r"[^\S\n]{0,9}(?P<number>\d{1,9})(?:\t|\u2192|: |\| )")
 _SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
@@ -76,6 +82,14 @@ def without_line_numbers(text: str) -> str:
     if not is_numbered or any(after - before != 1 for before, after in pairwise(numbers)):
         return text
     return "\n".join(_NUMBERED.sub("", line) for line in lines)
+
+
+def without_cut_note(text: str) -> tuple[str, str]:
+    """Return a text without a last line that says that it was cut, and this line or ""."""
+    body, _, last = text.rstrip().rpartition("\n")
+    # A line that begins with a bracket and goes on behind it may be the entry of a log.
+    is_note = _CUT.fullmatch(last.strip()) and (last.strip()[0] in ".…" or last[-1] in "])>")
+    return (body, last.strip()) if is_note else (text, "")
 
 
 def without_frame(text: str) -> str:

@@ -120,7 +120,11 @@ async def test_a_document_with_a_small_table_is_shown_by_its_lines(tmp_path: Pat
     shown, _ = await offloaded(tmp_path, text, query="people in Oslo", max_whole_tokens=500)
     assert '1 line contains "Oslo"' in shown.text
     assert f"{text.count(chr(10))}: | Oslo | 700 |" in shown.text
-    assert "records" not in shown.text
+    name = f"weather_{str(shown.pointer_id)[:6]}"
+    assert f"164 lines, table {name}_lines (line, text). Some of them" in shown.text
+    place = f"at line {text.count(chr(10)) - 3}"
+    assert f"\nTable {name}, {place}: 2 records, 2 fields: town, people\n" in shown.text
+    assert "Bern | 140" not in shown.text.replace("| Bern | 140 |", "")
 
 
 async def test_a_turn_names_the_origin_of_its_words(tmp_path: Path) -> None:
@@ -137,7 +141,9 @@ async def test_a_turn_names_the_origin_of_its_words(tmp_path: Path) -> None:
 async def test_without_a_query_a_preview_shows_head_and_tail_s4_08(tmp_path: Path) -> None:
     text = "\n".join(f"line {number}" for number in range(5_000))
     shown, _ = await offloaded(tmp_path, text, max_whole_tokens=500)
-    assert "5,000 lines. Some of them, with their numbers:\n1: line 0\n2: line 1\n" in shown.text
+    table = f"table weather_{str(shown.pointer_id)[:6]} (line, text)"
+    head = f"5,000 lines, {table}. Some of them, with their numbers:\n1: line 0\n2: line 1\n"
+    assert head in shown.text
     assert "\n5000: line 4999\n" in shown.text
 
 

@@ -331,6 +331,33 @@ async def test_wide_answers_and_refusals_stay_within_the_limit_t_04(
     assert DefaultCounter().count(caught.value.message) <= max_tokens
 
 
+async def lines_name(session: Session, result: Any) -> str:
+    """Return the name that the preview of a text has for its lines, or its only table."""
+    shown = await session.offload(result, tool="run", args={"size": len(str(result))})
+    found = re.search(r"(?:lines, t|^T)able (\w+)", str(shown), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+async def test_each_text_is_a_table_of_its_lines_t_16(tmp_path: Path) -> None:
+    session = Session(tmp_path, config=CONFIG)
+    text = "".join(
+        f"step {number} {'failed' if number % 9 == 0 else 'done'}\n" for number in range(90)
+    )
+    name = await lines_name(session, text)
+    query = "SELECT count(*), max(line) FROM {} WHERE text LIKE '%failed%'"
+    assert (await session.query_rows(query.format(name))).rows == ((10, 82),)
+    name = await lines_name(session, {"stdout": text, "exit_code": 1})
+    assert (await session.query_rows(query.format(name))).rows == ((10, 82),)
+    page = f"{text}\n| town | people |\n|---|---|\n| Bern | 140 |\n\n{text}"
+    name = await lines_name(session, page)
+    assert (await session.query_rows(query.format(name))).rows == ((20, 177),)
+    table = name.removesuffix("_lines")
+    assert (await session.query_rows(f"SELECT * FROM {table}")).rows == (("Bern", 140),)
+    name = await lines_name(session, "id,state\n" + "1,open\n" * 90)
+    assert [table.name for table in await session.tables()].count(f"{name}_lines") == 0
+
+
 def beside(store: Any) -> Session:
     """Return a conversation of a user whose others have the same id, as behind a gateway."""
     return Session(store, session_id="user", config=CONFIG, lists_own=True)

@@ -168,6 +168,26 @@ def test_other_lines_of_logfmt_are_kept_t_03() -> None:
     assert (len(long.rows), long.total_rows) == (MAX_ROWS, MAX_ROWS + 5)
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        "... [truncated, 5000 more lines]",
+        "[output truncated]",
+        "…12 rows omitted",
+        "(9 rows cut off)",
+    ],
+)
+def test_a_note_of_a_cut_stands_beside_the_records_t_17(note: str) -> None:
+    records = find_records("id,state\n" + "1,open\n" * 9 + f"\n{note}\n")
+    assert records.tables[0].total_rows == 9
+    assert records.fields == (("cut", note),)
+
+
+@pytest.mark.parametrize("last", ["[12:00:00] table truncated", "9,truncated", "... and so on"])
+def test_other_last_lines_are_no_note_of_a_cut_t_17(last: str) -> None:
+    assert find_records("id,state\n" + "1,open\n" * 30 + last).fields == ()
+
+
 def test_long_lines_and_traces_of_a_log_are_whole_t_03() -> None:
     info = "2026-01-02 03:04:05 INFO db: up\n" * 200
     error = f"2026-01-02 03:04:05 ERROR db: {'x' * 20_000}end\n"

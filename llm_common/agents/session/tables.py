@@ -28,7 +28,7 @@ from llm_common.tables.sql.database import (
     QueryRows,
     RecordDatabase,
 )
-from llm_common.tables.table import names_of_tables, result_name, table_of_rows
+from llm_common.tables.table import result_name, table_of_rows
 from llm_common.tables.values import Cell, are_mixed, row_text
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import in_fence, one_line
@@ -209,9 +209,10 @@ class SessionTables:
                 tool=QUERY_NAME,
             )
         _, payload = self._results.load_payload(pointer.pointer_id)
-        found = find_records(decode_json(payload)).tables
+        records = find_records(decode_json(payload))
+        found = [*records.tables, *records.line_tables()]
         tables, stored = [], []
-        for table_name, table in zip(names_of_tables(name, found), found, strict=True):
+        for table_name, table in zip(records.names(name), found, strict=True):
             tables.append(NamedTable(table_name, table))
             stored.append(
                 StoredTable(

@@ -50,7 +50,7 @@ def _cells(line: str, *, is_framed: bool) -> list[str]:
 _HTML_PART: Final = re.compile(
     r"<\s*+(?P<close>/?)\s*+(?P<tag>table|tr|t[hd])\b[^<>]{0,2000}>", re.IGNORECASE
 )
-_TAG: Final = re.compile(r"<[^<>]{0,2000}>")
+TAG: Final = re.compile(r"<[^<>]{0,2000}>")
 
 
 def html_tables(text: str) -> Iterator[Table]:
@@ -93,4 +93,4 @@ def _html_rows(text: str) -> Iterator[list[str] | None]:
 
 
 def _html_text(cell: str) -> str:
-    return " ".join(html.unescape(_TAG.sub(" ", cell)).split())
+    return " ".join(html.unescape(TAG.sub(" ", cell)).split())
