@@ -1,0 +1,28 @@
+"""The examples of the page "What llm-common reads" are read as it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from llm_common.tables.finding import find_records
+
+PAGE = Path(__file__).parents[2] / "docs" / "what_is_read.md"
+EXAMPLES = re.findall(
+    r"^### (.+)\n(?:(?!```).*\n)*```text\n([\s\S]*?)```\n\nColumns: (.+)$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+
+
+def test_each_form_of_the_page_has_an_example_t_03() -> None:
+    assert len(EXAMPLES) == PAGE.read_text(encoding="utf-8").count("\n### ")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"), [example[1:] for example in EXAMPLES], ids=[name for name, *_ in EXAMPLES]
+)
+def test_an_example_of_the_page_is_read_t_03(text: str, columns: str) -> None:
+    [table] = find_records(text).tables
+    assert {f"`{column}`" for column in table.columns} == set(columns.split(", "))
+    assert table.total_rows >= (1 if "|---" in text else 2)
