@@ -26,7 +26,6 @@ from llm_common.errors import CorruptPointerError
 from llm_common.tables.forms.documents import python_data, xml_data, yaml_data
 from llm_common.tables.forms.json_lines import json_lines
 from llm_common.tables.forms.text_forms import tables_in_text
-from llm_common.tables.forms.typed_values import without_type_tags
 from llm_common.tables.table import (
     MAX_ROWS,
     Table,
@@ -34,6 +33,7 @@ from llm_common.tables.table import (
     table_of_records,
     table_of_rows,
     unused_name,
+    without_type_tags,
 )
 from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import DECODER, Json, decode_json

@@ -53,7 +53,7 @@ def _literal_of(call: re.Match[str]) -> str:
     return repr(str(moment if numbers[3:] else moment.date()))
 
 
-_XML: Final = re.compile(r"\s*<(?:\?xml|!--|[A-Za-z_])")
+_XML: Final = re.compile(r"\s*<(?:\?xml|!--|!DOCTYPE\s|[A-Za-z_])")
 _HTML: Final = frozenset({"html", "body", "table", "div", "section", "ul", "ol", "svg", "p"})
 
 
