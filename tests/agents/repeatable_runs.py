@@ -107,7 +107,7 @@ async def run_loop(store: FileContextPointerStore, slowest: int, *, at_once: boo
     if not at_once:  # what is stored is listed in the order of the saves
         given.append(session.overview())
         given.append([match.line for match in await session.search("part without stock")])
-        tables = [table.name for table in await session.tables()]
+        tables = [table.name for table in await session.tables() if "stock" in table.columns]
         table = next(name for name in tables if name.startswith("list_parts"))
         given.append(await session.query(f"SELECT sum(stock), max(tags) FROM {table}"))
         given.append(await session.query("SELECT * FROM tables"))
