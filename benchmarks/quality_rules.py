@@ -1,6 +1,6 @@
 """Does what the user asked for once stay in view, word for word, when the conversation is folded?
 
-The set: 200 rules, limits, wishes and standing facts in twelve languages (`binding_rules.toml`),
+The set: 244 rules, limits, wishes and standing facts in twelve languages (`binding_rules.toml`),
 written for this benchmark. Each is said once, in one of four places: alone in the first turn,
 inside a longer first message, in a middle turn, or there as the correction of an earlier rule. The
 rest is talk about weeks and stock with outputs of tools, or what users said to an agent
@@ -181,7 +181,9 @@ async def false_rules(folder: Path) -> tuple[int, int]:
                 messages.append({"role": "user", "content": turn["text"]})
             texts = await prompt_of(messages, 8_000)
             for said in re.findall(
-                r"^The user said:\n((?:\d+ user: .*\n)+)", "\n".join(texts), re.MULTILINE
+                r"^The user said, for this conversation:\n((?:\d+ user: .*\n)+)",
+                "\n".join(texts),
+                re.MULTILINE,
             ):
                 count += said.count("\n")
     return count, talks

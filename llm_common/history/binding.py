@@ -1,31 +1,53 @@
-"""Finds what the user said that binds: prohibitions, permissions, limits, wishes and facts.
+"""Finds what the user said for the conversation, for his task, and for one answer.
 
-A sentence gets points for words that bind in some language (`binding_words.py`). A sentence with
-enough points is a rule. The others are ordered by points, by their brevity, and by how rare their
-words are among the user's sentences: what was said once says more than a request in the form of
-twenty others.
+A sentence gets points for words that bind in some language (`binding_words.py`), and a scope by
+its words and its position. What lasts by its own words holds for the conversation: "never", "from
+now on", a fact about the user. Weaker words hold only alone in a message, or in a line before the
+request. What was for one answer, and a consent, holds no longer. A sentence that names only how
+long another one holds belongs to that one.
 
-Only what the user wrote counts. Fenced and quoted text and lines of data are left out. Behind a
-label, as in `[IMPORTANT]` or `<rule>`, a rule still counts.
+Only what the user typed can hold. Fenced and quoted text, lines of data, lists and code in a long
+message, and its long lines are pasted. Behind a label, as in `[IMPORTANT]` or `<rule>`, a sentence
+still holds.
+
+Other sentences are ordered by points, by their brevity, and by how rare their words are among the
+user's sentences: what was said once says more than a request in the form of twenty others.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, WORDS, Cue
+from llm_common.history.binding_words import (
+    ADVERSATIVES,
+    FRAME,
+    JOINERS,
+    MANNERS,
+    NO,
+    NO_WAYS,
+    POLITE,
+    SIGNS,
+    TASKS,
+    WAYS,
+    WORDS,
+    YES,
+    Cue,
+)
 from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
 
 MIN_RULE_POINTS: Final = 3
+_MIN_POINTS_APART: Final = 2  # one word that binds, in a sentence before the request
+_MAX_APART: Final = 3  # sentences: a longer line tells something
 # Ranks, not fitted: words that forbid or last bind alone, other words need a second hint.
 _POINTS: Final[dict[Cue, int]] = {
     "forbids": 3,
     "bans": 3,
     "lasts": 3,
     "fact": 3,
+    "wishes": 3,
     "negates": 2,
     "always": 2,
     "only": 2,
@@ -38,22 +60,30 @@ _POINTS: Final[dict[Cue, int]] = {
     "limits": 1,
     "corrects": 1,
     "instead": 1,
+    "spends": 0,
+    "points": 0,
 }
+_LASTING: Final[frozenset[Cue]] = frozenset(
+    {"forbids", "bans", "lasts", "fact", "wishes", "agreed"}
+)
 _AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"negates", "excludes", "keeps"})
 
-# People who talk with each other say words that bind in 1 to 6 % of their sentences, as meetings
-# show (docs/benchmarks.md). Only messages that no model answers can be such a talk.
+Scope = Literal["conversation", "answer", "unplaced"]
+
+# Only messages that no model answers can be a talk of people, who bind nobody with it.
 _MIN_TALK_SENTENCES: Final = 100
-_MAX_TALK_RULES: Final = 1
-_MAX_TALK_SHARE: Final = 0.002
 
 _READ_CHARS: Final = 20_000  # of a message: the model can read a longer paste back
 _MAX_SENTENCE_CHARS: Final = 500
+_MAX_TYPED_CHARS: Final = 800  # of a message without a paste
+_MAX_TYPED_LINE: Final = 600
 _MIN_QUOTE_CHARS: Final = 200  # a shorter quote may be a name, or what to write
 _MIN_WORDS: Final = 3
 _MIN_SIGNS: Final = 5
 _MIN_RARE_CHARS: Final = 4
 _OF_RARITY: Final = 2
+_OF_TYPING: Final = 2
+_OF_PLACE: Final = 2  # of a line before the request
 _CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses more words of all
 _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
 
@@ -79,6 +109,16 @@ _LABEL = re.compile(
     r"\s*(?:\[(?!(?i:INFO|WARN|ERROR|DEBUG|Errno)\b)[^\W\d_][\w -]{0,30}\]:?\s+"
     r"|<(?P<tag>[^\W\d_][\w-]{0,30})>)"
 )
+# Lists and code, which people paste more often than they type them.
+_LISTED_LINE = re.compile(r"\s*(?:[-*+•#&]|\(?\w{1,2}[.):])\s|.*[;{}\\]\s*$|\s{4}")
+# Somebody else's sentence.
+_OTHERS = re.compile(
+    r"(?:they|he|she|it|there|this|that|but|and|so|because|title|your"
+    r"|you(?! must| should| may| need))\b"
+)
+_ADVERB = re.compile(r"(?<![\w'])(i|i'm|we) (?:(?!only|exclus|sole)\w+ly|really|also|just) ")
+_PROCEEDS = re.compile(r"\b(?:go ahead|proceed)\b")
+_AFTER_REPLY = re.compile(r"\s*(?:$|[,.!;:，。！—–-]|please\b|thank|go\b|proceed\b)")
 _QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
 
 
@@ -108,6 +148,8 @@ class _Patterns(NamedTuple):
 
     cues: dict[Cue, re.Pattern[str]]
     signs: dict[Cue, re.Pattern[str]]
+    yes: re.Pattern[str]
+    no: re.Pattern[str]
 
 
 @cache
@@ -123,104 +165,251 @@ def _patterns() -> _Patterns:
     signs: dict[Cue, re.Pattern[str]] = {}
     for cue, words in SIGNS.items():
         signs[cue] = re.compile("|".join(map(re.escape, words.split())).replace("_", " "))
-    return _Patterns(cues, signs)
+    yes = _words_pattern(YES, before=_SENTENCE_START)
+    no = _words_pattern(NO, before=_SENTENCE_START)
+    return _Patterns(cues, signs, yes, no)
 
 
 @dataclass(slots=True)
-class Binding:
-    """A sentence of the user that may bind.
+class Sentence:
+    """A sentence of the user.
 
     Attributes:
         position: Number of its message.
         text: The sentence, word for word.
+        scope: For what it was said.
         points: How much it binds, with its rarity and brevity.
-        is_rule: Whether its points make it a rule.
-        is_named: Whether a rule is only to be named, because it is too long.
+        extra_points: Points for its place, which order sentences and qualify none.
+        is_named: Whether it is only to be named, because it is too long.
+        frames_paste: Whether it says how long a pasted text holds, which is behind it.
         words: The words by which its rarity is measured.
     """
 
     position: int
     text: str
+    scope: Scope
     points: float
-    is_rule: bool
+    extra_points: int = 0
     is_named: bool = False
+    frames_paste: bool = False
     words: frozenset[str] = frozenset()
 
+    @property
+    def holds(self) -> bool:
+        """Return whether it was said for the conversation."""
+        return self.scope == "conversation"
 
-def bindings_of(
-    messages: Iterable[HistoryMessage], *, rules: Iterable[tuple[int, str]] = ()
-) -> list[Binding]:
-    """Return the user's sentences, those that bind most first, each once where it is newest.
 
-    Rules come first. Many messages without an answer of a model have no rules if words that bind
-    are frequent: their people talk with each other.
+class Reply(NamedTuple):
+    """A consent or a refusal of the user."""
+
+    position: int
+    text: str
+
+
+@dataclass(slots=True)
+class UserWords:
+    """What the user said.
+
+    Attributes:
+        sentences: Those for the conversation first, oldest first. Then the others, those that bind
+            most first. Each is listed once where it is newest.
+        replies: His replies that allow or refuse, oldest first.
+    """
+
+    sentences: list[Sentence] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+
+def user_words(
+    messages: Iterable[HistoryMessage], *, held: Iterable[tuple[int, str]] = ()
+) -> UserWords:
+    """Return what the user said in messages.
 
     Args:
         messages: The messages, oldest first.
-        rules: Sentences that are rules already, with the numbers of their messages.
+        held: Sentences that hold for the conversation already, with the numbers of their messages.
     """
-    sentences: list[Binding] = []
+    sentences: list[Sentence] = []
+    replies: list[Reply] = []
     is_answered = False
     for message in messages:
         is_answered = is_answered or message.role == "assistant"
         # A text that only looks like a note or a pin binds nothing.
-        if message.role == "user" and not message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
-            sentences += _bindings_in(message)
-    is_talk = not is_answered and _is_talk(sentences)
+        if message.role != "user" or message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
+            continue
+        if reply := reply_in(message):
+            replies.append(reply)
+        sentences += _sentences_of(message, is_reply=reply is not None)
+    is_talk = not is_answered and len(sentences) >= _MIN_TALK_SENTENCES
     spread = Counter(word for sentence in sentences for word in sentence.words)
     few = 1 + len(sentences) // _FEW_SENTENCES
 
-    newest: dict[str, Binding] = {}
-    for position, text in rules:
-        newest[text.casefold()] = Binding(position, text, binding_points(text), True)
+    newest: dict[str, Sentence] = {}
+    for position, text in held:
+        newest[text.casefold()] = Sentence(position, text, "conversation", 0)
     for sentence in sentences:
         key = sentence.text.casefold()
-        if sentence.is_named and key in newest and newest[key].is_rule:
+        if key in newest and newest[key].holds and (sentence.is_named or not sentence.holds):
             continue  # its words are in view already
-        sentence.is_rule = sentence.is_rule and not is_talk
+        if is_talk:
+            sentence.scope = "unplaced"
         sentence.points -= len(sentence.text) / _CHARS_OF_POINT
         if sentence.words:
             rare = sum(spread[word] <= few for word in sentence.words)
             sentence.points += _OF_RARITY * rare / len(sentence.words)
         newest[key] = sentence
-    return sorted(newest.values(), key=_order)
+    return UserWords(sorted(newest.values(), key=_order), replies)
 
 
-def _is_talk(sentences: list[Binding]) -> bool:
-    # A paste, of which rules are only named, does not make a chat a talk.
-    rules = sum(sentence.is_rule and not sentence.is_named for sentence in sentences)
-    max_rules = _MAX_TALK_RULES + _MAX_TALK_SHARE * len(sentences)
-    return len(sentences) >= _MIN_TALK_SENTENCES and rules > max_rules
+def _order(sentence: Sentence) -> tuple[bool, float, int]:
+    # What holds has the order of the conversation.
+    points = 0 if sentence.holds else -sentence.points - sentence.extra_points
+    return not sentence.holds, points, sentence.position
 
 
-def _order(binding: Binding) -> tuple[bool, float, int]:
-    return not binding.is_rule, -binding.points, binding.position
+def reply_in(message: HistoryMessage) -> Reply | None:
+    """Return the first consent or refusal of a short message of the user."""
+    if len(message.text) > _MAX_TYPED_CHARS:
+        return None
+    for line in typed_lines(message.text):
+        for text in line.sentences:
+            if _is_reply(text):
+                return Reply(message.position, text)
+    return None
 
 
-def _bindings_in(message: HistoryMessage) -> list[Binding]:
-    """Return the sentences of a message with their points."""
-    bindings: list[Binding] = []
+@lru_cache(maxsize=8_192)
+def _is_reply(sentence: str) -> bool:
+    text = _plain(sentence)
+    cues = _cues(sentence)
+    if _QUESTION.search(text) or cues & {"lasts", "forbids", "bans", "always"}:
+        return False
+    patterns = _patterns()
+    for pattern in (patterns.yes, patterns.no):
+        match = pattern.match(text)
+        if match is not None and _AFTER_REPLY.match(text, match.end()):
+            return ":" not in text  # "No, better so: …" says what comes instead
+    return _PROCEEDS.search(text) is not None and "negates" not in cues
+
+
+def is_task(message: HistoryMessage) -> bool | None:
+    """Return whether a message of the user asks for work. None if that is not certain."""
+    if reply_in(message) is not None or len(message.text.split()) < _MIN_WORDS:
+        return False
+    sentences = _sentences_of(message, is_reply=False)
+    if all(sentence.holds for sentence in sentences):
+        return False
+    for line in typed_lines(message.text[:_READ_CHARS]):
+        for text in line.sentences:
+            if "asks" in _cues(text) or _first_words(text)[0] in TASKS:
+                return True
+    return None
+
+
+def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
+    """Return the sentences of a message with their points and scopes.
+
+    Sentences of one line that hold are listed as one, as is a sentence with the one that it frames.
+    """
     read_text = message.text[:_READ_CHARS].rstrip()
-    has_more = len(message.text) > _READ_CHARS
-    for text in own_sentences(read_text):
-        head = text[:_MAX_SENTENCE_CHARS]
-        points = binding_points(head)
-        is_rule = points >= MIN_RULE_POINTS
-        # A rule without its end, such as its condition, may be another rule.
-        is_cut = len(text) > _MAX_SENTENCE_CHARS or (has_more and read_text.endswith(text))
-        bindings.append(
-            Binding(
-                message.position,
-                text,
-                points,
-                is_rule=is_rule,
-                is_named=is_rule and is_cut,
-                words=_rare_candidates(head),
+    lines = typed_lines(read_text)
+    sentences: list[Sentence] = []
+    is_framed = False
+    for index, line in enumerate(lines):
+        texts = line.sentences
+        is_apart = index == 0 and _are_apart(texts)
+        is_joined = is_framed
+        for text in texts:
+            scope: Scope = "conversation"
+            if not is_framed:
+                scope = _scope(text, line, is_apart=is_apart, is_reply=is_reply)
+            sentence = _sentence(message.position, text, scope)
+            # Records, pages and chats have labels too, so such a line is only read for what holds.
+            if line.is_labelled and not sentence.holds:
+                continue
+            if line.is_typed:
+                # A request behind it says that the first line is not the whole of it.
+                is_leading = index == 0 and len(lines) > 1
+                sentence.points += _OF_PLACE * (is_apart or is_leading)
+                sentence.extra_points = _OF_TYPING
+            if is_joined and sentence.holds and sentences[-1].holds:
+                sentence = _sentence(message.position, f"{sentences.pop().text} {text}", scope)
+            # A rule without its end, such as its condition, may be another rule.
+            is_cut = len(message.text) > _READ_CHARS and read_text.endswith(text)
+            sentence.is_named = sentence.holds and (is_cut or len(text) > _MAX_SENTENCE_CHARS)
+            sentences.append(sentence)
+            is_joined = True
+            is_framed = is_framed or (sentence.holds and is_frame(text))
+        is_framed = is_joined and sentences[-1].holds and is_frame(texts[-1])
+        if is_framed:
+            rest = read_text.partition(texts[-1])[2].lstrip()
+            next_line = lines[index + 1] if index + 1 < len(lines) else None
+            is_framed = (
+                next_line is not None
+                and next_line.is_typed
+                and rest.startswith(next_line.sentences[0])
             )
-        )
-    return bindings
+            sentences[-1].frames_paste = bool(rest) and not is_framed
+    return sentences
 
 
+def _sentence(position: int, text: str, scope: Scope) -> Sentence:
+    words = _rare_candidates(text[:_MAX_SENTENCE_CHARS])
+    return Sentence(position, text, scope, binding_points(text), words=words)
+
+
+def _are_apart(texts: Sequence[str]) -> bool:
+    """Return whether the sentences of a line neither ask nor ask for work."""
+    for text in texts:
+        if _QUESTION.search(text) or _names_work(text):
+            return False
+    return len(texts) <= _MAX_APART
+
+
+def _names_work(text: str) -> bool:
+    """Return whether a sentence begins as one that asks for work, or tells something."""
+    first, second = _first_words(text)
+    return first in NO_WAYS and not (first in TASKS and second in MANNERS)
+
+
+def _scope(text: str, line: "Line", *, is_apart: bool, is_reply: bool) -> Scope:
+    """Return for what a sentence was said, by its words and its position."""
+    cues = _cues(text)
+    if "lasts" in cues and line.is_typed:
+        return "conversation"
+    if is_reply or "spends" in cues or _is_reply(text):
+        return "answer"
+    plain = _plain(text)
+    if not line.is_typed or "points" in cues or _OTHERS.match(plain):
+        return "unplaced"
+    points = binding_points(text)
+    if points >= MIN_RULE_POINTS and cues & _LASTING:
+        return "conversation"
+    first, second = _first_words(text)
+    is_way = first in WAYS or (first in TASKS and second in MANNERS)
+    is_way = is_way and not text.endswith(":")
+    if is_apart and (points >= _MIN_POINTS_APART or is_way):
+        return "conversation"
+    return "unplaced"
+
+
+@lru_cache(maxsize=8_192)
+def _first_words(text: str) -> tuple[str, str]:
+    """Return the first two words of a sentence that are not of politeness."""
+    words = [word for word in _WORD.findall(_plain(text)) if word not in POLITE]
+    return (*words[:2], "", "")[:2]
+
+
+def is_frame(text: str) -> bool:
+    """Return whether a sentence says only how long another one holds."""
+    if "lasts" not in _cues(text):
+        return False
+    remaining = _patterns().cues["lasts"].sub("", _plain(text))
+    return {*_WORD.findall(remaining)} <= FRAME
+
+
+@lru_cache(maxsize=8_192)
 def _rare_candidates(sentence: str) -> frozenset[str]:
     if _CJK.search(sentence):
         return frozenset(sentence[index : index + 2] for index in range(len(sentence) - 1))
@@ -229,23 +418,46 @@ def _rare_candidates(sentence: str) -> frozenset[str]:
     )
 
 
-def own_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences that a user wrote, without what was pasted or quoted."""
+class Line(NamedTuple):
+    """A line of a user's message.
+
+    Attributes:
+        sentences: The sentences of the line without its label.
+        is_typed: Whether the user typed it. Others may be pasted.
+        is_labelled: Whether a label was before it.
+    """
+
+    sentences: tuple[str, ...]
+    is_typed: bool
+    is_labelled: bool
+
+
+@lru_cache(maxsize=1_024)
+def typed_lines(text: str) -> Sequence[Line]:
+    """Return the lines that a user may have typed, without fenced and quoted text and data."""
     if "```" in text or "~~~" in text or "<<<" in text:
         text = "\n".join(_lines_outside_fences(text))
     if len(text) > _MIN_QUOTE_CHARS:
         text = _LONG_QUOTE.sub("\n", text)
-    for line in text.split("\n"):
-        if not _DATA_LINE.match(line):
-            yield from sentences_in(line)
-        elif label := _LABEL.match(line):
+    lines = [line for line in text.split("\n") if line.strip()]
+    is_short = len(text) <= _MAX_TYPED_CHARS
+    typed: list[Line] = []
+    for number, line in enumerate(lines):
+        written, label = line, None
+        if _DATA_LINE.match(line):
+            label = _LABEL.match(line)
+            if label is None:
+                continue
             written = line[label.end() :].rstrip().removesuffix(f"</{label['tag']}>")
             if _DATA_LINE.match(written):
                 continue
-            for sentence in sentences_in(written):
-                # Records, pages and chats have labels too, so such a line is only read for rules.
-                if binding_points(sentence[:_MAX_SENTENCE_CHARS]) >= MIN_RULE_POINTS:
-                    yield sentence
+        # Before and behind a paste, people type one line.
+        is_outer = number in (0, len(lines) - 1) and not _LISTED_LINE.match(line)
+        is_typed = len(line) <= _MAX_TYPED_LINE and (is_short or is_outer)
+        sentences = tuple(sentences_in(written))
+        if sentences:
+            typed.append(Line(sentences, is_typed, label is not None))
+    return typed
 
 
 def sentences_in(line: str) -> Iterator[str]:
@@ -295,16 +507,22 @@ def _plain(sentence: str) -> str:
 
 
 @lru_cache(maxsize=8_192)  # each fold reads the whole history again
-def binding_points(sentence: str) -> int:
-    """Return the points of a sentence for the words that bind. A question has none."""
-    text = _plain(sentence)
+def _cues(sentence: str) -> frozenset[Cue]:
+    """Return the kinds of words that bind in a sentence. A question has none."""
+    head = sentence[:_MAX_SENTENCE_CHARS]
+    text = _ADVERB.sub(r"\1 ", _plain(head))
     words = len(_WORD.findall(text))
     is_signed = not text.isascii() and _SIGNED.search(text) is not None
     is_short = words < _MIN_WORDS and not (is_signed and len(text) >= _MIN_SIGNS)
     if is_short or _QUESTION.search(text):
-        return 0
+        return frozenset()
     patterns = _patterns()
     cues = {cue for cue, pattern in patterns.cues.items() if pattern.search(text)}
     if is_signed:
-        cues.update(cue for cue, signs in patterns.signs.items() if signs.search(sentence))
-    return sum(_POINTS[cue] for cue in cues)
+        cues.update(cue for cue, signs in patterns.signs.items() if signs.search(head))
+    return frozenset(cues)
+
+
+def binding_points(sentence: str) -> int:
+    """Return the points of a sentence for the words that bind."""
+    return sum(_POINTS[cue] for cue in _cues(sentence))

@@ -1,4 +1,4 @@
-"""Small word lists of what binds: words that forbid, allow, limit or ask, in thirty languages.
+"""Small word lists of what binds: words that forbid, allow, limit or ask, in twelve languages.
 
 Each list has function words and a few stems, not sentences. `*` ends a stem or begins an ending,
 and `_` joins the words of a phrase. A word of one language may mean something else in another, so
@@ -25,12 +25,15 @@ Cue = Literal[
     "keeps",
     "corrects",
     "instead",
+    "wishes",
+    "spends",
+    "points",
 ]
 
 WORDS: Final[Mapping[Cue, str]] = {
     "forbids": """
-        never nie niemals jamais nunca jamás nooit nigdy nikdy aldrig aldri koskaan soha никогда
-        ніколи ποτέ asla sakın jangan đừng mustn't must_not may_not mai_e_poi_mai
+        never nie niemals jamais nunca jamás nooit nigdy никогда
+        asla sakın mustn't must_not may_not mai_e_poi_mai
     """,
     "bans": """
         forbidden prohibited disallowed off_limits not_allowed not_permitted no_account
@@ -38,29 +41,28 @@ WORDS: Final[Mapping[Cue, str]] = {
         unter_keinen_umständen vertraulich unverändert interdit* défense_de sous_aucun_prétexte
         confidentiel* prohibid* bajo_ningún confidencia* intact* vietat* proibit* riservat*
         invariat* proibid* verboden vertrouwelijk ongewijzigd zabrania* zabronion* nie_wolno
-        nie_może poufn* żadn* zakázan* nesmí* förbjud* forbudt får_inte må_ikke kielletty tilos
-        запрещ* нельзя никаких конфиденц* заборон* не_можна απαγορεύ* yasak* gizli dilarang
-        không_được cấm *meyin *mayın *meyiniz *mayınız *mesin *masın
+        nie_może poufn* żadn*
+        запрещ* нельзя никаких конфиденц* yasak* gizli
+        *meyin *mayın *meyiniz *mayınız *mesin *masın
     """,
     # Only at the beginning of a clause, where a negation is followed by a command.
     "negates": """
         don't do_not dont nicht kein* nichts ne n'* pas_de pas_d'* aucun* nada non niente
-        nessun* não nenhum* niet geen niets nie inte ikke inga älä älkää не ничего μην
+        nessun* não nenhum* niet geen niets nie не ничего
     """,
     "excludes": """
-        no not nothing without rien sin sem nic bez ingen* без
+        no not nothing without rien sin sem nic bez без
     """,
     "always": """
-        always invariably whatever every_time immer stets grundsätzlich jedes_mal
-        toujours systématiquement siempre sempre altijd steeds zawsze każdorazowo vždy
-        alltid altid
-        aina mindig всегда завжди πάντα her_zaman daima mutlaka hiçbir* selalu luôn
+        always invariably whatever every_time whenever throughout immer stets grundsätzlich
+        jedes_mal toujours systématiquement siempre sempre altijd steeds zawsze każdorazowo
+        всегда her_zaman daima mutlaka hiçbir*
     """,
     "only": """
         only solely exclusively nothing_but nur ausschließlich lediglich uniquement seulement
         exclusivement solo sólo solamente únicamente soltanto esclusivamente apenas somente só
-        alleen uitsluitend slechts tylko wyłącznie jedynie pouze jen endast bara kun vain csak
-        только лишь исключительно тільки μόνο sadece yalnızca yalnız hanya chỉ
+        alleen uitsluitend slechts tylko wyłącznie jedynie
+        только лишь исключительно sadece yalnızca yalnız
     """,
     "must": """
         must mandatory required requires obligatory needs_to approval approved consent
@@ -73,34 +75,41 @@ WORDS: Final[Mapping[Cue, str]] = {
         autoriza* aprob* firma* firme* deve* devono bisogna permess* approva* conferma
         precisa* permiss* aprova* assinatura* tem_de tem_que moet* verplicht goedkeur*
         toestemming
-        handtekening* musi* należy trzeba zgod* zatwierdz* podpis* musí musíte måste skal skall
-        pitää täytyy kell должн* должен обязан* надо нужно необходимо треб* согласи* подпис*
-        разреш* повинн* потрібно πρέπει gerek* zorund* lazım onay* izin imza* *meli *malı
-        harus wajib phải
+        handtekening* musi* należy trzeba zgod* zatwierdz* podpis*
+        должн* должен обязан* надо нужно необходимо треб* согласи* подпис*
+        разреш* gerek* zorund* lazım onay* izin imza* *meli *malı
     """,
     "may": """
         may allowed permitted allow darfst dürfen darf erlaubt peux pouvez peut puedes puede
         podéis
-        puoi può potete pode podes podem mag mogen możesz może wolno můžete får kan saat можно
-        можешь можете μπορείς boleh
+        puoi può potete pode podes podem mag mogen możesz może wolno можно
+        можешь можете
     """,
     "asks": """
         please bitte s'il_te_plaît s'il_vous_plaît merci_de por_favor per_favore
         per_cortesia graag
-        alstublieft alsjeblieft proszę prosím snälla tack_att пожалуйста прошу παρακαλώ lütfen
-        tolong prefer* lieber préfère* prefiero preferisco prefiro liever wolę предпочит*
+        alstublieft alsjeblieft proszę пожалуйста прошу lütfen
+        prefer* lieber préfère* prefiero preferisco prefiro liever wolę предпочит*
         tercih*
         make_sure be_sure remember_to i_want_you ask_me check_with
     """,
     "lasts": """
+        for_the_rest_of for_the_remainder_of rest_of_this rest_of_our from_here_on from_this_point
+        for_this_session for_this_conversation for_this_chat for_our_conversation
+        during_this_session during_this_conversation throughout_this throughout_our
+        throughout_the_conversation throughout_the_session the_whole_session
+        the_whole_conversation the_entire_session the_entire_conversation until_i_say
+        until_i_tell all_your every_answer every_reply every_response every_message each_answer
+        each_reply each_response all_answers all_replies all_responses für_den_rest
+        in_jeder_antwort pour_le_reste por_el_resto per_il_resto pelo_resto voor_de_rest
+        do_końca_rozmowy до_конца_разговора
         from_now_on from_today as_of_today going_forward until_further_notice in_future
         henceforth
         ab_sofort ab_jetzt ab_heute von_nun_an künftig bis_auf_weiteres à_partir_de désormais
         dorénavant jusqu'à_nouvel a_partir_de de_ahora_en hasta_nuevo d'ora_in_poi da_ora_in
         da_adesso da_oggi fino_a_nuovo de_agora_em doravante vanaf_nu vanaf_vandaag voortaan
-        od_teraz od_dziś odtąd od_dzisiaj odteď från_och_med hädanefter tästä_lähtien mostantól
-        с_этого_момента с_сегодняшнего отныне впредь відтепер από_εδώ bundan_sonra bundan_böyle
-        mulai_sekarang từ_nay
+        od_teraz od_dziś odtąd od_dzisiaj
+        с_этого_момента с_сегодняшнего отныне впредь bundan_sonra bundan_böyle
     """,
     "limits": """
         maximum minimum max at_most at_least no_more no_later limit limited cap budget deadline
@@ -113,7 +122,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         superar* oltre entro più_di máximo prazo acima mais_de até hoogstens maximaal limiet
         uiterlijk boven meer_dan maksym* najwyżej limit* termin* powyżej przekr* budżet*
         najpóźniej
-        maximáln* nejvýše högst senast максим* не_более предел лимит* срок* превыш* бюджет*
+        максим* не_более предел лимит* срок* превыш* бюджет*
         больше свыше не_позднее en_fazla azami sınır* bütçe* son_tarih son_teslim aşan geçme*
     """,
     "fact": """
@@ -128,17 +137,51 @@ WORDS: Final[Mapping[Cue, str]] = {
         agreed decided vereinbart beschlossen festgelegt abgemacht décidé convenu
         decidido decidimos acordado acordamos quedado hemos_decidido deciso concordat* stabilito
         combinado combinamos acertamos afgesproken besloten ustali* postanowi* uzgodni*
-        договорил* решили условились karar* anlaştık dohodli bestämt
+        договорил* решили условились karar* anlaştık
     """,
     "keeps": """
         avoid leave keep treat mask exclude stop skip as_it_is as_is vermeide* lass lassen
         évit* laisse* tel_quel telle_quelle evit* dej* tal_cual lascia* così_com'è deixe*
         como_está vermijd* laat unikaj* zostaw* избега* оставь* без_изменений как_есть kaçın*
-        olduğu_gibi bırak* undvik* lämna
+        olduğu_gibi bırak*
+    """,
+    # Of the user himself. Adverbs in `-ly` between are left out before.
+    "wishes": """
+        i_avoid i_prefer i_dislike i_hate i_detest i_loathe i_refuse i_oppose
+        i_follow_a i_follow_an i_exclusively i_only_use i_only_eat i_only_listen
+        i_only_watch i_only_wear i_only_buy i_only_drink i_only_speak i_only_work i_only_take
+        i_only_support i_always i_believe_in i_believe_that i_don't_eat
+        i_don't_drink i_don't_like i_don't_use i_don't_enjoy i_don't_wear i_don't_watch
+        i_don't_listen i_don't_buy i_don't_speak i_don't_work i_don't_take i_do_not_eat
+        i_do_not_drink i_do_not_like i_do_not_use i_do_not_enjoy i_do_not_wear i_do_not_watch
+        i_do_not_listen i_do_not_buy i_do_not_speak i_do_not_work i_do_not_take i_can't_stand
+        i_can't_eat i_can't_drink i_can't_use i_can't_tolerate i_can't_take i_cannot_stand
+        i_cannot_eat i_cannot_drink i_cannot_use i_cannot_tolerate i_cannot_take i'm_not_a_fan
+        i_am_not_a_fan i'm_not_interested_in i_am_not_interested_in i'm_not_comfortable
+        i_am_not_comfortable i'm_afraid_of i_am_afraid_of i'm_scared_of i_am_scared_of
+        i'm_sensitive_to i_am_sensitive_to i'm_opposed_to i_am_opposed_to i'm_against
+        i_am_against i_have_no_interest i_have_an_aversion i_have_a_phobia i_have_a_fear
+        *_aversion_to *_phobia_of *_fear_of *_dislike_for *_dislike_of *_preference_for
+        i_find_* i_get_anxious i_get_uncomfortable i_get_sick *phobic i_work_as i_live_in
+    """,
+    # Of one answer, or an idiom that asks for nothing.
+    "spends": """
+        this_time this_once just_once just_now for_now right_now in_this_answer in_this_reply
+        in_this_case for_this_one never_mind no_worries no_problem no_idea no_need no_rush
+        take_your_time whatever_you_like whatever_you_want i_don't_care i_don't_mind
+        diesmal dieses_mal cette_fois esta_vez stavolta questa_volta desta_vez deze_keer
+        ditmaal tym_razem на_этот_раз bu_sefer bu_kez
+    """,
+    # To what is in this turn, such as a text below.
+    "points": """
+        following below above these given provided the_text the_passage the_article the_question
+        the_sentence this_text this_passage this_article this_question this_sentence this_task
+        this_review this_code this_story this_email
+        folgende* nachstehend* suivant* siguiente* seguent* volgende следующ* aşağıdaki
     """,
     # Only at the beginning of a sentence.
     "corrects": """
-        no nein non nee nie нет hayır nej ne ei não ні correction korrektur corrección
+        no nein non nee nie нет hayır ne não correction korrektur corrección
         correzione
         correção correctie korekta поправка düzeltme actually scratch_that sorry
     """,
@@ -155,48 +198,85 @@ SIGNS: Final[Mapping[Cue, str]] = {
         绝对不 绝不 不要 不能 请勿 切勿 禁止 严禁 不得 不准 不许 不可 勿 别打 别用 别发 别把
         别再 别在 別 保密
         禁止 ないで ないこと てはいけ てはなら ないように 避けて 控えて 出さな 秘密 厳禁
-        마세요 마십시오 말아 말고 말 것 금지 안 됩니다 안 돼 하지 마 ห้าม อย่า मत नहीं_करें
-        मना वर्जित
-        لا_ ممنوع يمنع
     """,
     "always": """
-        始终 总是 一律 务必 每次 永远 必ず 常に 絶対 いつも 항상 반드시 언제나 हमेशा دائما
-        เสมอ
+        始终 总是 一律 务必 每次 永远 必ず 常に 絶対 いつも
     """,
-    "only": "只能 只用 只可 仅限 仅 只有 だけ のみ しか 만_ केवल फ़क़त فقط เท่านั้น",
+    "only": "只能 只用 只可 仅限 仅 只有 だけ のみ しか",
     "must": """
-        必须 需要 应该 应当 要求 签字 批准 同意 必要 なければ べき 署名 承認 許可 해야 필요
-        승인 허가 서명
-        चाहिए ज़रूर अनुमति يجب يلزم ต้อง
+        必须 需要 应该 应当 要求 签字 批准 同意 必要 なければ べき 署名 承認 許可
     """,
-    "may": "可以 允许 てもよい てもいい ても構 해도_",
+    "may": "可以 允许 てもよい てもいい ても構",
     "asks": """
-        请 麻烦 希望 ください お願い ほしい にして しておいて 주세요 부탁 바랍니다 कृपया
-        يرجى من_فضلك กรุณา
+        请 麻烦 希望 ください お願い ほしい にして しておいて
     """,
     "lasts": """
-        从现在起 从今 今后 以后都 即日起 今後 これから 以降 앞으로 이제부터 अब_से من_الآن
-        ต่อไปนี้
+        从现在起 从今 今后 以后都 即日起 今後 これから 以降
     """,
     "limits": """
         上限 下限 最多 最少 不超过 超过 截止 期限 预算 以内 之前 以后 以前 まで 以内 以下
         以上 超え 締め切 締切
-        予算 이내 이하 까지 초과 마감 예산 तक अधिकतम ไม่เกิน
+        予算
     """,
     "fact": """
-        过敏 不耐受 怀孕 素食 アレルギー 妊娠 ベジタリアン 알레르기 임신 एलर्जी حساسية แพ้
+        过敏 不耐受 怀孕 素食 アレルギー 妊娠 ベジタリアン
         我叫 と申します
     """,
-    "agreed": "商定 约定 说好 决定 定好 決め 決ま 合意 決定 합의 결정",
-    "keeps": "避免 保持 原样 不变 避け そのまま 변경_없이 그대로",
-    "corrects": "不对 不是 更正 いいえ いや 訂正 아니",
-    "instead": "而是 改成 改为 改用 ではなく やはり 代わりに 대신",
+    "agreed": "商定 约定 说好 决定 定好 決め 決ま 合意 決定",
+    "keeps": "避免 保持 原样 不变 避け そのまま",
+    "corrects": "不对 不是 更正 いいえ いや 訂正",
+    "instead": "而是 改成 改为 改用 ではなく やはり 代わりに",
 }
 """The same for scripts without spaces between words, or with endings in place of words."""
 
-_JOINERS = "please and also so then und bitte et y e en i и а ve och"
+_WAYS = """
+    use keep avoid prefer ensure follow stick leverage prioritize adhere respect limit omit include
+    exclude refer address call assume remember treat speak answer reply respond no only leave
+    don't do_not never always without format structure phrase end begin start finish conclude sign
+    cite quote label mark number highlight capitalize spell round express mention greet ask confirm
+    verify warn flag present insert append put place separate wrap group document handle implement
+    match register validate organize minimize maximize favor support maintain stay be
+    if when before after unless
+"""
+WAYS: Final = frozenset(_WAYS.replace("_", " ").split())
+"""First words of sentences that say how to work, and name no work."""
+_TASKS = """
+    write give show tell translate summarize find check compare list create explain generate make
+    solve compute describe discuss analyze read rewrite fix add build change update remove rename
+    run test search look book cancel send draft convert plan review schedule order open
+    prove provide name imagine do explore elaborate identify suggest design develop calculate
+    answer continue help
+"""
+TASKS: Final = frozenset(_TASKS.split())
+"""First words of sentences that ask for work."""
+_NO_WAYS = """
+    i i'm i'll i've i'd my we our actually sorry what what's who where when why how which is are can
+    could would do does did was were given suppose context let's
+"""
+NO_WAYS: Final = TASKS | frozenset(_NO_WAYS.split())
+"""First words of sentences that say nothing of how to work."""
+MANNERS: Final = frozenset(("in", "with", "as", "every", "each", "only", "no", "like", "using"))
+"""Second words behind a word of work that make it a way: "write in English"."""
+POLITE: Final = frozenset(("please", "also", "then", "so", "and", "now"))
+"""Words before the first word of a request."""
+_FRAME = """
+    this the our that these those it a session conversation chat discussion thread please and on out
+    of for in to rule rules holds hold applies apply following guide follow instructions work day
+    stick keep mind remember note everything we with you i want me your answers
+"""
+FRAME: Final = frozenset(_FRAME.split())
+"""Further words of a sentence that only says how long another one holds."""
+YES: Final = """
+    yes yeah yep ok okay sure certainly absolutely correct confirmed go_ahead please_proceed
+    please_go_ahead sounds_good that_works that's_fine that's_correct proceed
+    ja oui sí si sim sì tak да evet 是 是的 好 好的 可以 はい
+"""
+"""First words of a consent."""
+NO: Final = "no nope nein non não nie нет hayır nee 不 不用 いいえ"
+"""First words of a refusal."""
+_JOINERS = "please and also so then und bitte et y e en i и а ve"
 JOINERS: Final = frozenset(_JOINERS.split())
 """Words before the beginning of a clause: "please don't"."""
-_ADVERSATIVES = "but aber mais pero ma mas maar ale но ama men"
+_ADVERSATIVES = "but aber mais pero ma mas maar ale но ama"
 ADVERSATIVES: Final = frozenset(_ADVERSATIVES.split())
 """Words that always begin a clause: "read it but don't change it"."""

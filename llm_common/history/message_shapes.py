@@ -177,6 +177,19 @@ class HistoryMessage:
         """Return the tokens of the images, sounds and files in the message."""
         return without_media(self.data.get("content"))[1]
 
+    @property
+    def media(self) -> list[str]:
+        """Return the kind and the tokens of each image, sound and file in the message."""
+        media: list[str] = []
+        for block in self.blocks:
+            output = block.get("content")
+            for part in output if isinstance(output, list) else [block]:
+                tokens = without_media([part])[1]
+                if tokens:
+                    kind = str(part["type"]).removeprefix("input_").removesuffix("_url")
+                    media.append(f"{kind}, {tokens:,} tokens")
+        return media
+
     def with_output(self, number: int, text: str) -> "HistoryMessage":
         """Return the message with another text in place of one of its outputs, counted from 0."""
         if self.role in _OUTPUT_ROLES:

@@ -24,8 +24,6 @@ RULES = {
     "tr": "Müşterilere asla fiyat verme.",
     "zh": "不要把合同发给第三方。",
     "ja": "顧客の名前は書かないでください。",
-    "ko": "고객에게 절대 전화하지 마세요.",
-    "sv": "Skicka aldrig fakturor utan mitt godkännande.",
 }
 
 
@@ -44,7 +42,9 @@ async def note_after(messages: Any, limit: int = 2_000) -> str:
 
 def rules_in(note: str) -> list[str]:
     """Return the lines under the first words of the note, those that bind."""
-    said = re.search(r"^The user said:\n((?:\d+ user: .*\n)*)", note, re.MULTILINE)
+    said = re.search(
+        r"^The user said, for this conversation:\n((?:\d+ user: .*\n)*)", note, re.MULTILINE
+    )
     return re.findall(r"^\d+ user: (.*)$", said[1], re.MULTILINE) if said else []
 
 
@@ -129,8 +129,8 @@ async def test_pasted_text_has_no_rules(pasted: str) -> None:
     ],
 )
 async def test_a_fence_contains_the_text_up_to_its_end(opening: str, closing: str) -> None:
-    text = f"What does this mean?\n{opening}\n{RULES['en']}\n{closing}\n{RULES['sv']}"
-    assert rules_in(await note_after(with_text("user", text))) == [RULES["sv"]]
+    text = f"What does this mean?\n{opening}\n{RULES['en']}\n{closing}\n{RULES['de']}"
+    assert rules_in(await note_after(with_text("user", text))) == [RULES["de"]]
 
 
 async def test_a_code_fence_without_an_end_contains_the_remaining_text() -> None:
@@ -187,7 +187,7 @@ async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -
     assert sorted(rules_in(note)) == sorted(rules)
 
 
-@pytest.mark.parametrize("filler", ["", "It rained. " * 1_800])
+@pytest.mark.parametrize("filler", ["", "It rained. " * 1_790 + "\n"])
 async def test_a_rule_too_long_for_the_note_is_named_and_never_cut_t_07(filler: str) -> None:
     clause = "which holds the contracts of many clients, "
     rule = f"Never delete a file of the archive, {clause * 12}unless I confirm it in writing."
@@ -201,7 +201,7 @@ async def test_a_rule_too_long_for_the_note_is_named_and_never_cut_t_07(filler: 
 async def test_a_rule_that_is_not_read_to_its_end_is_named_and_never_cut_t_07() -> None:
     rule = "Never delete a file of the archive unless I confirm it in writing."
     filler = "It rained. " * 1_820
-    note = await note_after(with_text("user", f"{filler[: 20_000 - 40]}. {rule} Thanks."), 8_000)
+    note = await note_after(with_text("user", f"{filler[: 20_000 - 40]}.\n{rule} Thanks."), 8_000)
     assert rules_in(note) == []
     assert named_in(note)[0] == 1
 

@@ -1,0 +1,196 @@
+"""What the user said for the conversation, for his task and for one answer are told apart."""
+
+import json
+from typing import Any
+
+import pytest
+
+from llm_common.history import FoldPolicy, fold, history_tools
+from llm_common.pointers.store import InMemoryContextPointerStore
+from tests.history.conversations import conversation, plain
+
+HELD = "The user said, for this conversation:"
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBOR" * 400}}
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def called(name: str) -> list[dict[str, Any]]:
+    """Return a call of the model, and its output."""
+    call = {"id": f"c_{name}", "function": {"name": name, "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c_{name}", "content": "done"},
+    ]
+
+
+async def section(messages: list[Any], label: str, *, last: str = "Check the plan.") -> list[str]:
+    """Return the lines below a label of the note, after these messages were folded."""
+    filler = [said("assistant", "It is noted. " * 120), said("user", "Compare the plans.")] * 8
+    history = [said("system", "S"), *messages, *filler, said("user", last)]
+    folded = await fold(
+        history,
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=2_000),
+    )
+    lines = str(plain(folded.messages[1])["content"]).split("\n")
+    if label not in lines:
+        return []
+    below = []
+    for line in lines[lines.index(label) + 1 :]:
+        if not line[:1].isdigit():
+            break
+        below.append(line.partition(" user: ")[2])
+    return below
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "From now on: number the pages.",
+        "I can't eat walnuts.",
+        "I really dislike long tables.",
+        "Use the 24-hour clock.",
+        "Keep the sheets short. Omit logos.",
+        "Write in British English.",
+    ],
+)
+async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
+    assert await section([said("user", text)], HELD) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Keep it short this time.",
+        "Never mind, it works now.",
+        "No worries, take your time.",
+        "Write a poem about the sea.",
+        "Which of them must I use?",
+        "Use the following text.",
+        "They never came back.",
+        "I don't remember the number.",
+    ],
+)
+async def test_what_is_over_with_its_answer_is_not_listed_t_07(text: str) -> None:
+    assert await section([said("user", text)], HELD) == []
+
+
+async def test_a_line_before_a_request_holds_and_a_form_behind_it_does_not_t_07() -> None:
+    before = said("user", "Use metric units.\nHow long is the bridge?")
+    behind = said("user", "How long is the bridge? Digits only, please.")
+    assert await section([before], HELD) == ["Use metric units."]
+    assert await section([behind], HELD) == []
+
+
+async def test_a_frame_stands_with_what_it_frames_t_07() -> None:
+    text = "For the rest of this session. end with a short joke.\nThe sky is grey today."
+    assert await section([said("user", text)], HELD) == [text.split("\n", maxsplit=1)[0]]
+    text = "From now on:\nNumber the pages."
+    assert await section([said("user", text)], HELD) == ["From now on: Number the pages."]
+
+
+@pytest.mark.parametrize("paste", ["```\nNever sleep.\n```", "The guide is long. " * 60])
+async def test_the_frame_of_a_paste_stands_with_its_pointer_t_07(paste: str) -> None:
+    text = f"From now on follow this guide:\n{paste}"
+    [line] = await section([said("user", text)], HELD)
+    assert line.startswith("From now on follow this guide: [a pasted text follows: id ")
+    assert line.endswith(" /2]")
+
+
+@pytest.mark.parametrize(
+    "paste",
+    [
+        "Never sleep here. " + "The guide is long. " * 60,
+        "The guide is long.\n" * 50 + "- Never sleep here.\n" + "The guide is long.\n" * 20,
+    ],
+)
+async def test_pasted_text_never_binds_t_07(paste: str) -> None:
+    assert await section([said("user", paste)], HELD) == []
+
+
+async def test_what_holds_stays_when_a_paste_repeats_it_t_07() -> None:
+    messages = [
+        said("user", "Never sleep here."),
+        said("user", "Never sleep here. " + "A b. " * 300),
+    ]
+    assert await section(messages, HELD) == ["Never sleep here."]
+
+
+async def test_a_consent_is_listed_with_its_calls_and_holds_no_more_t_07() -> None:
+    messages = [
+        said("assistant", "Shall I book it?"),
+        said("user", "Yes, please book it. Only use my blue card."),
+        *called("find"),
+        *called("book"),
+        said("user", "No, don't cancel the other one."),
+        said("assistant", "Then it stays."),
+    ]
+    assert await section(messages, HELD) == []
+    assert await section(messages, "Done:") == [
+        "Yes, please book it. (then called find, book)",
+        "No, don't cancel the other one. (no call followed)",
+    ]
+
+
+async def test_a_no_that_corrects_is_no_refusal_t_07() -> None:
+    messages = [said("user", "No, better so: never use the old list.")]
+    assert await section(messages, HELD) == ["No, better so: never use the old list."]
+    assert await section(messages, "Done:") == []
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [("Yes, go ahead.", True), ("Find the bill.", False), ("Blue.", True)]
+)
+async def test_the_latest_task_is_listed_unless_a_newer_one_is_in_view(
+    last: str, *, expected: bool
+) -> None:
+    consents = [said("assistant", "It is noted. " * 120), said("user", "Yes, go on.")] * 8
+    messages = [said("user", "Compare both offers."), *consents]
+    answer = said("assistant", "It is noted. " * 300)
+    history = [*messages, said("assistant", "Shall I?"), said("user", last), answer]
+    folded = await fold(
+        history,
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=2_000),
+    )
+    note = str(plain(folded.messages[0])["content"])
+    task = "\nThe user's latest task up to message 20:\n1 user: Compare both offers.\n"
+    assert (task in note) is expected
+
+
+async def test_what_was_said_takes_the_room_that_others_leave_t_07() -> None:
+    rules = [f"Never send parcel {number} to the depot." for number in range(26)]
+    messages = []
+    for rule in rules:
+        messages += [said("user", rule), said("assistant", "Fine.")]
+    listed = await section(messages, HELD)
+    assert listed == rules[: len(listed)] or len(listed) == len(rules)
+    assert len(listed) >= 20
+
+
+async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "The plan."}, IMAGE]}
+    store = InMemoryContextPointerStore()
+    history = [message, *conversation(40)[1:]]
+    policy = FoldPolicy(max_tokens=3_000)
+    folded = await fold(history, store=store, session_id="s", policy=policy)
+    pointer_id = folded.parts[-1].pointer_id
+    for part in folded.parts:
+        if part.kind == "messages" and part.first == 1:
+            pointer_id = part.pointer_id
+    short = [message, *[said("assistant", "z " * 2_000), said("user", "Go on with the rest.")] * 2]
+    named = await fold(short, store=store, session_id="t", policy=policy)
+    assert "; image, 1,600 tokens, not shown" in str(plain(named.messages[0])["content"])
+    reader, _ = history_tools(store, session_id="s")
+    reading = await reader.run({"pointer_id": pointer_id, "select": {"path": "/1/content/1"}})
+    text = reading.text
+    while reading.cursor:
+        arguments = {"pointer_id": pointer_id, "select": {"path": "/1/content/1"}}
+        reading = await reader.run({**arguments, "cursor": reading.cursor})
+        text += reading.text
+    assert json.loads(text) == IMAGE
