@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from llm_common.text.display import Excerpt
 
-_FIRST_ROOM: Final = 64  # characters
+_FIRST_ROOM: Final = 64
 _PRECISION: Final = 32  # each room is larger by such a part of it
 
 _Item = TypeVar("_Item")
@@ -61,12 +61,12 @@ def fill(
 
 
 def largest_room(most: int, fits: Callable[[int], bool], *, likely: int = _FIRST_ROOM) -> int:
-    """Return nearly the most characters at which a text fits, or 0 if it fits at none.
+    """Return nearly the most of something with which a text fits, or 0 if it fits with none.
 
     Args:
-        most: The most characters that it may have.
-        fits: Whether it fits if it may have so many characters.
-        likely: Characters that it may fit. The nearer, the fewer are tried.
+        most: The most characters or columns that it may have.
+        fits: Whether it fits if it may have so many.
+        likely: With how many it may fit. The nearer, the fewer are tried.
     """
     # Doubled, since the half of a huge text takes long to count.
     fitting, room = 0, likely
@@ -83,10 +83,10 @@ def largest_room(most: int, fits: Callable[[int], bool], *, likely: int = _FIRST
 
 
 def _rooms_below(most: int) -> Iterator[int]:
-    room = _FIRST_ROOM
+    room = 1
     while room < most:
         yield room
-        room += room // _PRECISION
+        room += max(room // _PRECISION, 1)
 
 
 class PartSize(NamedTuple):

@@ -19,6 +19,7 @@ from typing import Final
 from llm_common.agents.session.saved import SavedResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import StoreError, ToolArgumentsError
+from llm_common.parts.fill import fill, largest_room
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.tables.finding import find_records
 from llm_common.tables.sql.database import (
@@ -355,21 +356,27 @@ def answer_text(
             "0 rows. If you expected some, look at the values: texts are compared with their case, "
             f"LIKE ignores it, and number(x) reads texts such as $1,234.50.{_notes_of(rows)}"
         )
-    fitting = _Page(sql, rows, start)
-    last = min(len(rows.rows), start + _most_rows(rows, start, max_tokens, counter))
-    while last > start + 1 and counter.count(fitting.text(last)) > max_tokens:
-        last = start + (last - start) * 3 // 4
-    text = fitting.text(last)
-    max_chars = _MAX_CELL_CHARS
+    page = _Page(sql, rows, start)
+    shown = fill(
+        max_tokens,
+        range(start, len(rows.rows)),
+        lambda index: counter.count(page.line(index)),
+        whole=lambda shown: counter.count(page.text(start + len(shown))),
+    )
+    if shown:
+        return page.text(start + len(shown))
+
+    def fits(max_chars: int, columns: int | None) -> bool:
+        text = page.text(start + 1, max_chars=max_chars, columns=columns)
+        return counter.count(text) <= max_tokens
+
     # One row is shown in any case, with shorter cells and then fewer columns if it is too long.
-    columns = len(rows.columns)
-    while counter.count(text) > max_tokens and max_chars > _MIN_CELL_CHARS:
-        max_chars //= 2
-        text = fitting.text(last, max_chars=max_chars)
-    while counter.count(text) > max_tokens and columns > 1:
-        columns = columns * 3 // 4
-        text = fitting.text(last, max_chars=max_chars, columns=columns)
-    return text
+    max_chars = largest_room(_MAX_CELL_CHARS, lambda chars: fits(chars, None))
+    columns = None
+    if max_chars < _MIN_CELL_CHARS:
+        max_chars = _MIN_CELL_CHARS
+        columns = largest_room(len(rows.columns), lambda count: fits(max_chars, count)) or 1
+    return page.text(start + 1, max_chars=max_chars, columns=columns)
 
 
 class _Page:
@@ -383,9 +390,16 @@ class _Page:
         self._notes = _notes_of(rows)
         self._mixed = [are_mixed(cells) for cells in zip(*rows.rows, strict=True)]
 
+    def line(
+        self, index: int, *, max_chars: int = _MAX_CELL_CHARS, columns: int | None = None
+    ) -> str:
+        """Return a row."""
+        return row_text(self._rows.rows[index][:columns], max_chars=max_chars, mixed=self._mixed)
+
     def text(
         self, end: int, *, max_chars: int = _MAX_CELL_CHARS, columns: int | None = None
     ) -> str:
+        """Return the rows up to an end, with their number and the cursor of the next."""
         total = f"{len(self._rows.rows):,}"
         if self._rows.is_cut:
             total = f"over {total}"
@@ -402,21 +416,13 @@ class _Page:
             missing = f"{len(self._rows.columns) - columns:,} columns"
             lines[0] += f" | … and {missing}"
             head += f" {missing} of each row are left out: select them by name."
-        for row in self._rows.rows[self._start : end]:
-            lines.append(row_text(row[:columns], max_chars=max_chars, mixed=self._mixed))
+        for index in range(self._start, end):
+            lines.append(self.line(index, max_chars=max_chars, columns=columns))
         return f"{head}\n{in_fence(chr(10).join(lines))}"
 
 
 def _notes_of(rows: QueryRows) -> str:
     return one_line("".join(f" {note}" for note in rows.notes), max_chars=_MAX_NOTES_CHARS)
-
-
-def _most_rows(rows: QueryRows, start: int, max_tokens: int, counter: TokenCounter) -> int:
-    """Estimate how many rows fit, so that a page of ten thousand is not counted whole."""
-    sample = rows.rows[start : start + 20]
-    text = "\n".join(row_text(row, max_chars=_MAX_CELL_CHARS) for row in sample)
-    tokens = max(counter.count(text) / max(len(sample), 1), 1.0)
-    return max(int(1.5 * max_tokens / tokens), 1)
 
 
 def _digest(sql: str) -> str:
