@@ -453,7 +453,7 @@ async def remember_in_sqlite(place: Place, text: str) -> object:
         await memory.aclose()
 
 
-@call("fold_messages", "choose_tools", "read_back")
+@call("fold_messages", "choose_tools", "read_back", "read_back_or_explain")
 async def translate(place: Place, text: str) -> object:
     await translation.choose_tools(
         place.session, definitions(text), describe=lambda tool: tool, messages=messages(text)
@@ -461,6 +461,7 @@ async def translate(place: Place, text: str) -> object:
     with suppress(LLMCommonError):
         name = place.session.tools()[0].name
         await translation.read_back(place.session, name, {"pointer_id": text})
+    await translation.read_back_or_explain(place.session, name, {"pointer_id": text})
     return await translation.fold_messages(
         place.session,
         messages(text),

@@ -185,7 +185,8 @@ def test_a_note_of_a_cut_stands_beside_the_records_t_17(note: str) -> None:
 
 @pytest.mark.parametrize("last", ["[12:00:00] table truncated", "9,truncated", "... and so on"])
 def test_other_last_lines_are_no_note_of_a_cut_t_17(last: str) -> None:
-    assert find_records("id,state\n" + "1,open\n" * 30 + last).fields == ()
+    fields = find_records("id,state\n" + "1,open\n" * 30 + last).fields
+    assert "cut" not in dict(fields)
 
 
 def test_long_lines_and_traces_of_a_log_are_whole_t_03() -> None:
@@ -402,9 +403,9 @@ PEOPLE = [("Ann", "1,50", "x"), ("Bob", "2,25", "y"), ("Cid", "10,00", "z")]
             2,
         ),
         (
-            "web-1 | 10:00:01 up\ndb-1  | 10:00:02 up\nweb-1 | 10:00:03 off\n",
+            "web-1 | 10.0.0.1 up\ndb-1  | 10.0.0.2 up\nweb-1 | 10.0.0.3 off\n",
             ("column_1", "column_2"),
-            ("web-1", "10:00:01 up"),
+            ("web-1", "10.0.0.1 up"),
             3,
         ),
         ("8\t/usr/lib\n16\t/usr\n24\t/\n", ("column_1", "column_2"), ("8", "/usr/lib"), 3),
@@ -491,7 +492,7 @@ def test_legends_footers_and_notes_stand_beside_the_records_t_17() -> None:
     csv = "id,name,qty\n" + "".join(f"{n},n{n},{n}\n" for n in range(30))
     records = find_records(csv + "... [truncated, 500 more lines]")
     assert records.tables[0].total_rows == 30
-    assert records.fields[0][0] == "1 other line"
+    assert records.fields == (("cut", "... [truncated, 500 more lines]"),)
 
 
 def test_repeated_headings_and_rules_are_no_records_t_17() -> None:

@@ -89,7 +89,8 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
         return None
     header = rows[preface]
     evidence = heading_evidence(header, rows[preface + 1 :])
-    if evidence > 0 or (evidence == 0 and _are_names(header)):
+    has_names = len(set(header)) > width // 2  # some may repeat
+    if has_names and (evidence > 0 or (evidence == 0 and _are_names(header))):
         return _Fit(delimiter, width, preface, header, count / len(rows))
     # Sentences of prose have commas too.
     may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))
