@@ -8,6 +8,7 @@ question leaves open is uncertain.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from llm_common.ranking.lexical import folded
@@ -25,7 +26,7 @@ from llm_common.ranking.question_words import (
     words_of,
 )
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
-from llm_common.tables.question.column_words import MONEY, ColumnWords, stems_of
+from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
 from llm_common.tables.values import (
     IN_LABEL,
     Cell,
@@ -47,6 +48,7 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
+_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
@@ -128,6 +130,7 @@ class _Terms:
         self._read_presence()
         self._read_values()
         self._read_flags()
+        self._read_events()
 
     def _add(self, term: Term) -> None:
         self.terms.append(term)
@@ -222,7 +225,8 @@ class _Terms:
         before, behind = self._naming.around(first, last)
         if comparison.ending:
             behind += self._naming.around(first, comparison.ending.stop - 1)[1]
-        near = [*before, *behind]
+        signs = [index for index in comparison.words if self._names_exactly(index)]
+        near = [*signs, *before, *behind]
         if not comparison.is_written:
             # "4 stars" and "a rating of 4", and no number that merely stands near a name.
             orders = {word.index for word in self._question.orders()}
@@ -242,6 +246,11 @@ class _Terms:
             is_alone = is_alone and self._units_fit(column, comparison, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
+
+    def _names_exactly(self, index: int) -> bool:
+        """Return whether a word of a sign names columns too, as in "over the age of 30"."""
+        stem = self._words[index].stem
+        return stem in CONCEPTS or stem in self._naming.names
 
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
@@ -427,6 +436,8 @@ class _Terms:
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
+        if phrase.isdigit():
+            words |= self._result_words(indexes.start)
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -470,6 +481,14 @@ class _Terms:
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
+
+    def _result_words(self, first: int) -> set[int]:
+        """Return the words before a code that say that it was the outcome: "failed with"."""
+        words = set()
+        for index in range(max(first - 2, 0), first):
+            if self._words[index].text in _RESULT_VERBS:
+                words.add(index)
+        return words
 
     # --- flags
 
@@ -555,6 +574,15 @@ class _Terms:
             return sign
         is_article = start < index - 1
         return sign if is_article and sign in _HAVING and self._ends_clause(index) else None
+
+    def _read_events(self) -> None:
+        """Read "were returned" where some dates of a return are missing."""
+        for index, column in product(range(len(self._words)), self._columns):
+            is_event = index not in self._naming.used and self._tells_event([index])
+            has_gaps = column.is_date and None in column.values
+            is_name = is_event and has_gaps and self._is_whole_name(column, index)
+            if is_name and self._ends_clause(index):
+                self._add_presence(column, index, is_negated=False)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
         parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
