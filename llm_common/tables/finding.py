@@ -16,10 +16,10 @@ The column of the keys is `key_2` if the objects have a field `key`.
 """
 
 import re
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
@@ -348,10 +348,11 @@ def _texts_of_blocks(items: list[Json]) -> list[str]:
 
 def _have_one_form(records: Sequence[Json]) -> bool:
     sample = [record for record in islice(records, _SAMPLE) if isinstance(record, dict)]
-    fields = {name for record in sample for name in record}
-    average = sum(map(len, sample)) / max(len(sample), 1)
-    # Optional fields may double the names. More differing names are objects of other kinds.
-    return 0 < len(fields) <= 2 * average + 5
+    counts = Counter(chain.from_iterable(sample))
+    average = counts.total() / max(len(sample), 1)
+    # Optional fields may double the names. More differing names are objects of other kinds, and so
+    # are objects that share none.
+    return 0 < len(counts) <= 2 * average + 5 and 2 * max(counts.values()) >= len(sample)
 
 
 def are_members(members: dict[str, Json]) -> bool:

@@ -525,3 +525,8 @@ def test_empty_cells_of_drawn_tables_stay_in_their_columns_t_17() -> None:
     assert only_table(psql).rows == (("", "Ann", "5"), ("2", "", "6"), ("3", "-", ""))
     markdown = "| id | n |\n|----|---|\n| -  | - |\n|    | 1 |\n"
     assert only_table(markdown).rows == (("-", "-"), ("", "1"))
+
+
+def test_objects_that_share_no_field_are_no_records() -> None:
+    pages = [{"Start": "index.md"}, {"Tutorial": "tutorial.md"}, {"Recipes": "recipes.md"}]
+    assert find_records({"site": "docs", "nav": pages}).tables == ()
