@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import CorruptPointerError, ToolArgumentsError
+from llm_common.parts.fill import largest_room
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.canonical import decode_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
@@ -221,12 +222,12 @@ def _fit(
     total = len(extracted.text)
     # Text of over eight characters a token is rare, and would only make the piece shorter.
     text = extracted.text[start : start + max_tokens * 8]
-    size = len(text)
-    while True:
+
+    def reading(size: int) -> ContextReading:
         if size < len(text):
             size = max(head_end(text, size), 1)
         end = start + size
-        reading = ContextReading(
+        return ContextReading(
             pointer_id=pointer_id,
             text=text[:size],
             form=extracted.form,
@@ -234,13 +235,13 @@ def _fit(
             total_chars=total,
             cursor=f"{end:x}.{checksum}" if end < total else None,
         )
-        tokens = counter.count(reading.rendered)
-        if tokens <= max_tokens or size <= 1:
-            return reading
-        # Tokens are roughly proportional to characters, so a few rounds are enough. The tokens of
-        # the frame stay the same.
-        frame = counter.count(reading.model_copy(update={"text": ""}).rendered)
-        size = max(min(size * (max_tokens - frame) // max(tokens - frame, 1), size - 1), 1)
+
+    size = largest_room(
+        len(text),
+        lambda size: counter.count(reading(size).rendered) <= max_tokens,
+        likely=2 * max_tokens,
+    )
+    return reading(max(size, 1))
 
 
 def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
