@@ -361,7 +361,7 @@ class NoThreadError(LLMCommonError):
 
 
 class RunBusyError(LLMCommonError):
-    """Another run of the same query has begun and not ended. No tool was called."""
+    """Another run of the same query has begun and not ended, so this one did not begin or go on."""
 
 
 class TokenBudgetError(LLMCommonError):

@@ -185,7 +185,8 @@ class AgenticExecutor:
             ConfigError: If `resume` is set for a session without a name.
             StoreError: If the outputs of the session cannot be listed, or an id is not allowed.
             RunBusyError: If the named session already runs this query, in any process that shares
-                its store. No tool was called.
+                its store, and no tool was called. Also if the run lost its lease, as after a pause
+                of the machine. The other run may then have repeated its unfinished calls.
         """
         run = self._begin(*await self._session_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:

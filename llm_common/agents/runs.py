@@ -6,11 +6,11 @@ import inspect
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     aclosing,
+    asynccontextmanager,
     contextmanager,
     nullcontext,
     suppress,
@@ -41,6 +41,7 @@ from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
     LLMCommonError,
+    RunBusyError,
     StoreError,
     ToolFailedError,
     UnserialisableError,
@@ -350,22 +351,33 @@ class RunState:
         self.observed: ObservedRun | None = None
         self.deadline = Deadline(limits.timeout_s)
         self._reader_name = reader_name
+        self._is_held: Callable[[], bool] | None = None  # without a lease
         self._calls = 0
         self._tokens: int | None = 0
         self._cost_usd: float | None = 0.0
         self._stored: dict[tuple[str, str, str], ContextPointer] = {}
         self._tasks: list[TaskRecord] = []
 
-    def alone(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which no other run of the same query and session can begin.
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Keep other runs of the same query and session from beginning during the block.
 
         An unnamed session takes no lease, since no other process can have it.
         """
         if self.session.results.is_named is not True:
-            return nullcontext()
-        return only_run(
-            self.session.store, session_id=self.session.session_id, query_id=self.query_id
-        )
+            yield
+            return
+        store, session_id = self.session.store, self.session.session_id
+        async with only_run(store, session_id=session_id, query_id=self.query_id) as self._is_held:
+            yield
+
+    async def check_alone(self) -> None:
+        """Raise RunBusyError if the run has lost its lease, as after a pause of the machine."""
+        if self._is_held is not None and not await in_thread(self._is_held):
+            raise RunBusyError(
+                f"This run of the query {self.query_id} lost its lease, and another run may have "
+                "begun. Wait for it, or end it and resume"
+            )
 
     def active(self) -> AbstractContextManager[None]:
         """Record the calls of the block as this run's, if it is observed."""
@@ -619,8 +631,9 @@ class ToolRunner:
             result["error"] = f"tool {call.tool!r} cancelled itself (CancelledError)"
         else:
             raised = task.exception()
-            if raised is None or isinstance(raised, KeyboardInterrupt | SystemExit):
-                result = task.result()  # raises these two: the program should end
+            if raised is None or isinstance(raised, KeyboardInterrupt | SystemExit | RunBusyError):
+                # Raises these three, which end the program or the run.
+                result = task.result()
             else:
                 result["error"] = await self._failure(call, raised)
         if "error" in result:
@@ -636,6 +649,7 @@ class ToolRunner:
             if result is not None:
                 return {"tool": call.tool, "args": call.args} | result
 
+        await self._run.check_alone()
         result = {"tool": call.tool, "args": call.args}
         line = result | {"task": task_id}
         attributes = {"gen_ai.tool.name": call.tool, "gen_ai.tool.type": "function"}
@@ -661,6 +675,8 @@ class ToolRunner:
 
         pointer = None
         if not isinstance(output, ContextReading):  # a reading is stored already
+            # A tool may take longer than the lease.
+            await self._run.check_alone()
             pointer = await self._save(call, output, task_id, result)
             record_line("tool_call", **line, pointer=pointer, failure=failure)
             if pointer is None:

@@ -3,12 +3,13 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from llm_common._threads import in_thread
 from llm_common.errors import LockTimeoutError, RunBusyError, StoreError
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.storage.blob import always_held
 
 _log = logging.getLogger(__name__)
 
@@ -16,12 +17,15 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def only_run(
     store: ContextPointerStore, *, session_id: str, query_id: str
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], bool]]:
     """Run the block as the only run of a query in a session.
 
     The lease ends with its process, and on an object store at most 60 seconds later. If the store
     cannot be written, the block runs without a lease, and a warning says so: a run does not need
     its store.
+
+    Yields:
+        A function that returns whether no other run has taken the lease over. It may ask the store.
 
     Raises:
         RunBusyError: If another run of the query has begun and not ended. The block does not run.
@@ -30,9 +34,10 @@ async def only_run(
     digest = hashlib.sha256(f"{session_id}\n{query_id}".encode()).hexdigest()
     lease = store.records.blobs.lease(digest[:32])
     with ExitStack() as stack:
+        is_held: Callable[[], bool] = always_held
         taking = asyncio.ensure_future(in_thread(stack.enter_context, lease))
         try:
-            await asyncio.shield(taking)
+            is_held = await asyncio.shield(taking)
         except LockTimeoutError as exc:
             raise RunBusyError(
                 f"Another run of the query {query_id} has begun and not ended. Wait for it, or "
@@ -47,7 +52,7 @@ async def only_run(
             # The thread of a cancelled run may still take the lease, which the stack gives back.
             await asyncio.wait({taking})
         try:
-            yield
+            yield is_held
         finally:
             # Shielded, since a cancelled run has to give its lease back too.
             await asyncio.shield(in_thread(_give_back, stack.pop_all()))

@@ -166,7 +166,7 @@ class BlobStore(Protocol):
     def location(self, key: str) -> str:
         """Return the address of a blob for people. The store never reads it back."""
 
-    def lease(self, name: str) -> AbstractContextManager[None]:
+    def lease(self, name: str) -> AbstractContextManager[Callable[[], bool]]:
         """Hold a name for the duration of the block, against all users of the store.
 
         A lease ends with its process at the latest. A child that is forked within the block does
@@ -175,9 +175,18 @@ class BlobStore(Protocol):
         Args:
             name: 1 to 100 characters as in the second part of a key.
 
+        Yields:
+            A function that returns whether the name is still held. A holder that was paused for
+            longer than its lease has lost it. The function may ask the store.
+
         Raises:
             LockTimeoutError: At once, if the name is held.
         """
+
+
+def always_held() -> bool:
+    """Return True, for a lease that no pause of its holder ends."""
+    return True
 
 
 class LockedFolder(Protocol):

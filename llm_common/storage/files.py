@@ -34,6 +34,7 @@ from llm_common.storage.blob import (
     OWN_FOLDER,
     BlobEntry,
     FolderScan,
+    always_held,
     check_folder,
     check_key,
     check_name,
@@ -295,12 +296,12 @@ class FileBlobStore:
             yield
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[None]:
+    def lease(self, name: str) -> Iterator[Callable[[], bool]]:
         """Hold a name with flock(2) on a file in the store's own folder. See `BlobStore.lease`."""
         lock_name = f"{_LEASE_PREFIX}{check_name(name)}"
         with self._locked(OWN_FOLDER, shared=False, name=lock_name, timeout_s=0.0) as opened:
             try:
-                yield
+                yield always_held
             finally:
                 opened.remove_lock()
 

@@ -13,6 +13,7 @@ from llm_common.storage.blob import (
     OWN_FOLDER,
     BlobEntry,
     FolderScan,
+    always_held,
     check_folder,
     check_key,
     check_name,
@@ -137,7 +138,7 @@ class MemoryBlobStore:
             yield
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[None]:
+    def lease(self, name: str) -> Iterator[Callable[[], bool]]:
         """Hold a name in this process. See `BlobStore.lease`."""
         process = os.getpid()
         with self._leasing:
@@ -145,7 +146,7 @@ class MemoryBlobStore:
                 raise LockTimeoutError(f"{name} is held. Wait until its holder has ended")
             self._leases[name] = process
         try:
-            yield
+            yield always_held
         finally:
             if process == os.getpid():
                 del self._leases[name]

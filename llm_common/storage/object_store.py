@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -329,7 +330,7 @@ class ObjectBlobStore:
             self._request("be changed", lambda: self._store.delete(key))
 
     @contextmanager
-    def lease(self, name: str) -> Iterator[None]:
+    def lease(self, name: str) -> Iterator[Callable[[], bool]]:
         """Hold a name with an object in the store's own folder. See `ObjectLease`.
 
         Raises:
@@ -338,7 +339,7 @@ class ObjectBlobStore:
         """
         lease = ObjectLease(_LeaseObject(self, check_name(name)), name)
         try:
-            yield
+            yield lease.is_held
         finally:
             lease.release()
 
@@ -587,14 +588,30 @@ class ObjectLease(Generic[VersionT]):
         # Counted, since S3 gives the same version to the same bytes.
         self._puts += 1
         data = self._token + b" %d" % self._puts
+        begun_s = time.monotonic()
         version = self._target.put(data, replaces=replaces)
         if version is None:
             # After a lost response, the retry finds the bytes of the first try.
             with suppress(PointerNotFoundError):
                 found, found_version, _ = self._target.read()
                 if found == data:
-                    return found_version
+                    version = found_version
+        if version is not None:
+            self._renewed_s = begun_s
         return version
+
+    def is_held(self) -> bool:
+        """Ask the store whether nobody has taken the lease over.
+
+        While the store does not answer, the lease lasts for 60 seconds after its last renewal.
+        """
+        try:
+            data, _, _ = self._target.read()
+        except PointerNotFoundError:
+            return False
+        except StoreError:
+            return time.monotonic() - self._renewed_s < LEASE_S
+        return data.startswith(self._token)
 
     def _renew(self) -> None:
         with self._lock:

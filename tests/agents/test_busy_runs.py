@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from llm_common.agents import (
     AgenticExecutor,
+    ObjectContextPointerStore,
+    RunLimits,
     Session,
     Sessions,
     ToolContextManager,
@@ -141,3 +144,51 @@ async def test_a_session_whose_own_id_is_no_query_id_is_refused(
         Session(tmp_path, session_id=session_id)
     shown = await Sessions(tmp_path).get(session_id).offload("word " * 9_000, tool="t", args={})
     assert shown.pointer_id
+
+
+@pytest.mark.parametrize("paused_in", ["a call", "the model"])
+async def test_a_run_that_was_paused_longer_than_its_lease_ends(
+    monkeypatch: pytest.MonkeyPatch, paused_in: str
+) -> None:
+    # No timer renews the lease, and whoever asks for it takes it over.
+    monkeypatch.setattr("llm_common.storage.object_store.RENEW_S", 3_600.0)
+    monkeypatch.setattr("llm_common.storage.object_store.LEASE_S", 0.0)
+    store = ObjectContextPointerStore(obstore.store.MemoryStore())
+    manager = ToolContextManager(pointer_store=store)
+    made: list[str] = []
+    paused, goes_on = asyncio.Event(), asyncio.Event()
+
+    def executor_of_run(run: str, *, pauses: bool) -> AgenticExecutor:
+        async def pay(number: int) -> int:
+            """Pays an invoice."""
+            made.append(f"{run}{number}")
+            if pauses and number == 0 and paused_in == "a call":
+                paused.set()
+                await goes_on.wait()
+            return number
+
+        class Paused(ScriptedClient):
+            async def chat_completion(self, *args: Any, **kwargs: Any) -> Any:
+                if pauses and paused_in == "the model":
+                    paused.set()
+                    await goes_on.wait()
+                return await super().chat_completion(*args, **kwargs)
+
+        return AgenticExecutor(
+            Paused([], default=REPLY),
+            ToolRegistry([pay]),
+            manager,
+            limits=RunLimits(max_parallel=1),
+        )
+
+    first = asyncio.create_task(
+        executor_of_run("a", pauses=True).execute_plan(PLAN, "q1", session="ann", resume=True)
+    )
+    await paused.wait()
+    second = executor_of_run("b", pauses=False)
+    await second.execute_plan(PLAN, "q1", session="ann", resume=True)
+    goes_on.set()
+    with pytest.raises(RunBusyError, match="lost its lease"):
+        await first
+    begun = ["a0"] if paused_in == "a call" else []
+    assert made == [*begun, *(f"b{number}" for number in range(5))]

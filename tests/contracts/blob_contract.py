@@ -101,7 +101,8 @@ class BlobStoreContract:
 
     def test_a_name_is_leased_to_one_holder_at_a_time(self, blobs: BlobStore) -> None:
         """Refuse a name that is held, lease any other one, and leave nothing behind."""
-        with blobs.lease("run-1"):
+        with blobs.lease("run-1") as is_held:
+            assert is_held()
             with pytest.raises(LockTimeoutError), blobs.lease("run-1"):
                 pytest.fail("leased a name twice")
             with blobs.lease("run-2"):

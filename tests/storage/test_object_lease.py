@@ -32,6 +32,8 @@ class Server:
         return None if self.loses_responses else self.puts
 
     def read(self) -> tuple[bytes, int, float]:
+        if self.is_down:
+            raise StoreError("The object store does not answer. Try again")
         if self.content is None:
             raise PointerNotFoundError("Nothing is stored. Use another name")
         return self.content
@@ -115,6 +117,31 @@ def test_a_renewal_that_fails_is_tried_again() -> None:
     server.time_s += LEASE_S - 1
     with pytest.raises(LockTimeoutError):
         server.lease()
+
+
+def test_a_lease_is_held_until_another_holder_takes_it_over() -> None:
+    server = Server()
+    slept = server.lease()
+    assert slept.is_held()
+    server.pass_time(RENEW_S)
+    assert slept.is_held()
+    server.time_s += LEASE_S
+    assert slept.is_held()  # nobody wanted it
+    server.lease()
+    assert not slept.is_held()
+    server.content = None
+    assert not slept.is_held()
+
+
+def test_a_lease_is_held_for_a_minute_while_the_store_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    lease = server.lease()
+    server.is_down = True
+    assert lease.is_held()
+    monkeypatch.setattr("llm_common.storage.object_store.LEASE_S", 0.0)
+    assert not lease.is_held()
 
 
 def test_a_lost_response_is_no_loss_of_the_lease() -> None:
