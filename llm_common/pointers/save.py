@@ -398,7 +398,7 @@ class Saver:
             pointer_id, owner = self._choose_repeat(transaction, call, pointer, owner, files)
         pointer = self._placed(pointer.model_copy(update={"pointer_id": pointer_id}))
         if owner is not None:
-            pointer = _replacing(owner, pointer)
+            pointer = _replacing(owner, pointer, now)
         evicted = self._evictions(pointer, files, retention, now)
         transaction.commit(pointer, payload)
         self._evict(transaction, evicted, now)
@@ -496,18 +496,20 @@ class Saver:
             _log.warning("a query exceeds its limit until the next save: %s", type(exc).__name__)
 
 
-def _replacing(owner: ContextPointer, pointer: ContextPointer) -> ContextPointer:
-    """Return a pointer that keeps the pin of the one that it replaces, and lives at least as long.
+def _replacing(owner: ContextPointer, pointer: ContextPointer, now: datetime) -> ContextPointer:
+    """Return a pointer that keeps the pin of the one that it replaces.
 
-    A hook saves beside its application, whose results it must not take away.
+    The same result also lives at least as long. A hook, another session and their application save
+    the same calls, and none of them may take away what another one keeps.
     """
     update: dict[str, object] = {"pinned": owner.pinned}
-    if pointer.renew_s is not None and owner.renew_s is None:
-        if owner.expires_at is None:
-            update |= {"expires_at": None, "renew_s": None}
-        else:
-            # Both are in the form of `created_at`, whose text order is time order.
-            update["expires_at"] = max(owner.expires_at, pointer.expires_at or "")
+    is_same = owner.result_sha256 == pointer.result_sha256 and not has_expired(owner, now)
+    if is_same and owner.expires_at is None and pointer.renew_s is not None:
+        update |= {"expires_at": None, "renew_s": None}
+    elif is_same and owner.expires_at is not None and pointer.expires_at is not None:
+        # Both are in the form of `created_at`, whose text order is time order.
+        update["expires_at"] = max(owner.expires_at, pointer.expires_at)
+        update["renew_s"] = max(owner.renew_s or 0, pointer.renew_s or 0) or None
     return pointer.model_copy(update=update)
 
 

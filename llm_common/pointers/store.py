@@ -182,9 +182,10 @@ class ContextPointerStore:
             keep_repeats: True stores a result that differs from the call's last one under a new id.
                 False replaces the last one.
             ttl_s: Seconds to the expiry of this result, infinity for never. None uses the store's.
+                The same result saved again never expires earlier than its earlier save said.
             renew_on_read: True lets the result expire `ttl_s` after it was last saved or read,
-                where a read counts at most once an hour (see `renewal.py`). Such a save never
-                shortens the life of a result that an application saved without it.
+                where a read counts at most once an hour. Such a save sets no expiry for a result
+                that an application saved without one.
 
         Raises:
             InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.

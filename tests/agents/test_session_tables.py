@@ -94,6 +94,9 @@ async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path
     assert read == list(range(199, -1, -1))
     with pytest.raises(ToolArgumentsError, match="the cursor is not one of this query"):
         await session.query(f"{sql} LIMIT 150", cursor="24.00000000")
+    digest = (cursor or "").partition(".")[2]
+    with pytest.raises(ToolArgumentsError, match=r"past the last of [\d,]+ rows"):
+        await session.query(sql, cursor=f"999999999.{digest}")
 
 
 async def test_an_answer_without_rows_says_what_may_be_wrong(tmp_path: Path) -> None:

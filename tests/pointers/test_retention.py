@@ -310,9 +310,26 @@ async def test_a_renewable_save_shortens_no_life_s0_21(open_store: Open, clock: 
         assert (again.pointer_id, again.expires_at) == (kept.pointer_id, kept.expires_at)
     own = await save(store, "own", ttl_s=DAY, renew_on_read=True)
     clock.move(HOUR)
-    assert (await save(store, "own", ttl_s=60, renew_on_read=True)).expires_at != own.expires_at
+    for renews in (True, False):
+        again = await save(store, "own", ttl_s=60, renew_on_read=renews)
+        assert (again.expires_at, again.renew_s) == (own.expires_at, DAY)
+    longer = await save(store, "own", ttl_s=2 * DAY)
+    assert (longer.expires_at or "") > (own.expires_at or "")
     forever = await save(store, "own")
     assert (forever.expires_at, forever.renew_s) == (None, None)
+
+
+async def test_the_life_of_another_or_an_expired_result_of_a_call_does_not_count_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store()
+    kept = await save(store, "own", ttl_s=DAY)
+    changed = await save(store, "own", "new", ttl_s=60)
+    assert changed.pointer_id == kept.pointer_id
+    clock.move(61)
+    assert reason(store, changed) == "expired"
+    again = await save(store, "own", "new", ttl_s=30, renew_on_read=True)
+    assert again.renew_s == 30
 
 
 async def test_reading_waits_for_no_writer_and_needs_no_write_s0_21(

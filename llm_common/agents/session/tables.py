@@ -356,6 +356,12 @@ def answer_text(
             "0 rows. If you expected some, look at the values: texts are compared with their case, "
             f"LIKE ignores it, and number(x) reads texts such as $1,234.50.{_notes_of(rows)}"
         )
+    if start >= len(rows.rows):
+        raise ToolArgumentsError(
+            f"{QUERY_NAME} returned nothing: the cursor is past the last of {len(rows.rows):,} "
+            "rows; leave it out to begin with the first",
+            tool=QUERY_NAME,
+        )
     page = _Page(sql, rows, start)
     shown = fill(
         max_tokens,
