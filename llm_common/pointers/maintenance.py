@@ -139,7 +139,13 @@ class Maintenance:
         self._tombstones = tombstones
 
     def delete(
-        self, query_id: str, pointer_ids: Collection[str] | None, *, remember: bool, now: datetime
+        self,
+        query_id: str,
+        pointer_ids: Collection[str] | None,
+        *,
+        remember: bool,
+        saver: str | None,
+        now: datetime,
     ) -> int:
         """Delete pointers, and return their number. See `ContextPointerStore.delete`."""
 
@@ -153,6 +159,8 @@ class Maintenance:
         def remove(transaction: Transaction) -> int:
             # Listed again under the lock, since another writer may have changed the folder.
             removed = select()
+            if saver is not None:
+                removed = [id_ for id_ in removed if not _is_kept(transaction, id_, saver)]
             # Recorded first, or a crash between the two would turn "erased" into "unknown".
             noted = not remember or self._tombstones.mark(query_id, removed, "erased", now=now)
             transaction.remove(*removed)
@@ -349,6 +357,16 @@ class Maintenance:
         self._tombstones.mark(query_id, orphans.union(lost), "erased", now=now)
         transaction.remove(*lost)
         return faults
+
+
+def _is_kept(transaction: Transaction, pointer_id: str, saver: str) -> bool:
+    """Return whether others have saved a result too, without the mark of this saver from now on."""
+    pointer = transaction.current(pointer_id)
+    if pointer is None or pointer.savers == [saver]:
+        return False
+    others = [mark for mark in pointer.savers if mark != saver]
+    transaction.update(pointer.model_copy(update={"savers": others}))
+    return True
 
 
 def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[StoreFinding]:

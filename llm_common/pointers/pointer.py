@@ -343,6 +343,8 @@ class ContextPointer(BaseModel):
         renew_s: Seconds from a read to the new expiry, if that is later. None if reads do not
             extend the life of the result.
         pinned: True protects it from expiry and eviction.
+        savers: Marks of the sessions that saved the result, if they share its query. An empty mark
+            is for savers without one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -363,6 +365,7 @@ class ContextPointer(BaseModel):
     expires_at: str | None = None
     renew_s: float | None = None
     pinned: bool = False
+    savers: list[str] = Field(default_factory=list)
 
     @property
     def heading(self) -> str:

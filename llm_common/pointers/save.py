@@ -229,6 +229,7 @@ def describe(
             args_sha256=call.args_sha256,
             expires_at=expires_at,
             renew_s=renew_s,
+            savers=[] if retention.saver is None else [retention.saver],
         )
     except ValidationError as exc:
         raise UnserialisableError(
@@ -263,6 +264,7 @@ class Retention:
         ttl_s: Seconds from the last save of a result to its expiry. None and infinity keep it.
         max_bytes_per_query: Maximum total size of the results of a query. None sets no limit.
         renew_on_read: Whether a read extends the life of a result, as a save does.
+        saver: Mark of the session that keeps the result, if it shares the query.
 
     Raises:
         TypeError: If a limit is not a number or None.
@@ -272,6 +274,7 @@ class Retention:
     ttl_s: float | None = None
     max_bytes_per_query: int | None = None
     renew_on_read: bool = False
+    saver: str | None = None
 
     def __post_init__(self) -> None:
         for name, limit in (
@@ -504,6 +507,8 @@ def _replacing(owner: ContextPointer, pointer: ContextPointer, now: datetime) ->
     """
     update: dict[str, object] = {"pinned": owner.pinned}
     is_same = owner.result_sha256 == pointer.result_sha256 and not has_expired(owner, now)
+    if is_same and owner.savers != pointer.savers:
+        update["savers"] = sorted({*(owner.savers or [""]), *(pointer.savers or [""])})
     if is_same and owner.expires_at is None and pointer.renew_s is not None:
         update |= {"expires_at": None, "renew_s": None}
     elif is_same and owner.expires_at is not None and pointer.expires_at is not None:

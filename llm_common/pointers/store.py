@@ -156,6 +156,7 @@ class ContextPointerStore:
         keep_repeats: bool = False,
         ttl_s: float | None = None,
         renew_on_read: bool = False,
+        saver: str | None = None,
     ) -> ContextPointer:
         """Save a result, and return its pointer.
 
@@ -186,6 +187,8 @@ class ContextPointerStore:
             renew_on_read: True lets the result expire `ttl_s` after it was last saved or read,
                 where a read counts at most once an hour. Such a save sets no expiry for a result
                 that an application saved without one.
+            saver: Mark of a session that shares the query with others. `delete` leaves what others
+                have saved too.
 
         Raises:
             InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.
@@ -197,11 +200,9 @@ class ContextPointerStore:
             StoreFullError: If the device is full, or the pinned results leave too little room.
             StoreError: If the result cannot be written for another reason.
         """
-        retention = self._retention
+        retention = replace(self._retention, renew_on_read=renew_on_read, saver=saver)
         if ttl_s is not None:
             retention = replace(retention, ttl_s=ttl_s)
-        if renew_on_read:
-            retention = replace(retention, renew_on_read=True)
         copied = copied_args(args)
         if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
             raise UnserialisableError(
@@ -389,7 +390,12 @@ class ContextPointerStore:
         return stored, payload
 
     def delete(
-        self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True
+        self,
+        *,
+        query_id: str,
+        pointer_ids: Collection[str] | None = None,
+        remember: bool = True,
+        saver: str | None = None,
     ) -> int:
         """Delete a query's pointers and results, pinned ones too. Unrecognized files stay.
 
@@ -402,6 +408,7 @@ class ContextPointerStore:
             query_id: The query.
             pointer_ids: The pointers to delete. None deletes all.
             remember: False records no hashes. Later lookups then report `unknown`, not `erased`.
+            saver: Leaves what others than the saver with this mark have saved too. None deletes it.
 
         Returns:
             The number of pointers removed.
@@ -416,7 +423,11 @@ class ContextPointerStore:
             raise TypeError("pointer_ids must be a list of ids, got str. Pass [pointer_id]")
         now = self._clock.now()
         return self._maintenance.delete(
-            checked_query_id(query_id, self._redactor), pointer_ids, remember=remember, now=now
+            checked_query_id(query_id, self._redactor),
+            pointer_ids,
+            remember=remember,
+            saver=saver,
+            now=now,
         )
 
     # The twins for coroutines, which wait in a thread for the disk or the network.

@@ -351,3 +351,39 @@ async def test_a_conversation_of_a_shared_id_lists_what_it_saved_or_read() -> No
     assert first.load_payload(theirs.pointer_id)[1] == b'"theirs"'
     assert first.list_all() == [mine, theirs]
     assert second.list_all() == [theirs]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_clearing_a_shared_id_leaves_what_another_conversation_saved_too(
+    tmp_path: Path, kind: str
+) -> None:
+    store = STORES[kind](tmp_path)
+    first, second = (SavedResults(store, "scope", lists_own=True) for _ in range(2))
+    for savers in ((first, second), (second, first), (first, second, first)):
+        call: dict[str, Any] = {"tool": "search", "args": {"n": len(savers)}}
+        for saver in savers:
+            pointer = await saver.save("both", **call)
+        mine = await first.save("mine", **call)
+        await first.clear_files()
+        with pytest.raises(PointerNotFoundError):
+            second.load_payload(mine.pointer_id)
+        assert second.load_payload(pointer.pointer_id)[1] == b'"both"'
+        await first.clear_files()
+        assert [left.pointer_id for left in second.list_all()] == [pointer.pointer_id]
+        await second.clear_files()
+        assert store.list(query_id="scope") == []
+
+
+async def test_clearing_a_shared_id_leaves_what_the_application_saved_too() -> None:
+    store = InMemoryContextPointerStore()
+    call: dict[str, Any] = {"tool_name": "search", "args": {}, "result": "both"}
+    first = SavedResults(store, "scope", lists_own=True)
+    await store.save(query_id="scope", **call)
+    pointer = await first.save("both", tool="search", args={})
+    await store.save(query_id="scope", **call)
+    await first.clear_files()
+    assert store.load_result(pointer=pointer) == "both"
+    store.delete(query_id="scope")
+    await first.save("both", tool="search", args={})
+    await first.clear_files()
+    assert store.list(query_id="scope") == []

@@ -155,6 +155,7 @@ FIELDS: dict[str, Any] = {
     "expires_at": None,
     "renew_s": None,
     "pinned": False,
+    "savers": [],
 }
 ODD = st.one_of(
     st.none(),

@@ -110,6 +110,8 @@ class SavedResults:
     ) -> None:
         self.store: Final = store
         self.lists_own: Final = lists_own
+        # The other conversations save and clear under the same id.
+        self._saver = secrets.token_hex(4) if lists_own else None
         self._ttl_s = ttl_s
         self._siblings = siblings
         self.is_named: Final = session_id is not None
@@ -195,6 +197,7 @@ class SavedResults:
             keep_repeats=True,
             ttl_s=self._ttl_s,
             renew_on_read=self._ttl_s is not None,
+            saver=self._saver,
         )
         self._keep(pointer)
         if self._ttl_s is not None:
@@ -468,6 +471,8 @@ class SavedResults:
     async def clear_files(self) -> None:
         """Remove the session's saved and resumed results from the store. Idempotent.
 
+        With `lists_own`, what another object saved too stays.
+
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
         """
@@ -484,7 +489,11 @@ class SavedResults:
             removed = frozenset(self._stored[query_id])
             # Of a session without a name, no other process can ask, and `_erased` has the ids.
             await in_thread(
-                self.store.delete, query_id=query_id, pointer_ids=removed, remember=self.is_named
+                self.store.delete,
+                query_id=query_id,
+                pointer_ids=removed,
+                remember=self.is_named,
+                saver=self._saver,
             )
             self._erased |= removed
             self._stored[query_id] -= removed

@@ -391,7 +391,7 @@ class Session:
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.
 
-        With `lists_own`, only what this object saved.
+        With `lists_own`, only what no other object saved.
 
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
