@@ -11,6 +11,7 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, Protocol, SupportsIndex, cast, runtime_checkable
+from unicodedata import category
 
 import orjson
 
@@ -34,6 +35,12 @@ _PIECE = re.compile(
 )
 # Pairs that cl100k_base joins first, across the change of case where o200k_base cuts.
 _ACROSS_CASE = re.compile(r"x[A-F]|d[BT]|k[BJ]|u[CD]|aN|gL|iT|mA|nP|oS|zM")
+# Both tokenizers join line ends and slashes to a symbol before them, and count a digit of another
+# script among the three of a number. So the piece that follows begins later than after `_PIECE`.
+_SLASH_AFTER_SYMBOL = re.compile(r"[^\0-\x7f][\r\n]+/")
+_BEFORE_DIGIT = re.compile(r"[^\0-\x7f](?=[0-9])")
+# A digit of a newer Unicode than Python's is not assigned.
+_DIGITS = ("Nd", "Nl", "No", "Cn")
 _MAX_SPACES = 79  # both vocabularies have every run of spaces up to this length
 # No piece crosses the end of a line, apart from adjacent line ends and slashes that begin a line.
 _LINES = re.compile(r"[^\r\n]*[\r\n]+(?:/[^\r\n]*[\r\n]*)*|[^\r\n]+")
@@ -314,7 +321,12 @@ class _BoundCache(dict[str, int]):
 
 
 def _lines_bound(text: str) -> int:
-    return sum(map(_OF_PIECES.__getitem__, _PIECE.findall(text))) + len(_ACROSS_CASE.findall(text))
+    bound = sum(map(_OF_PIECES.__getitem__, _PIECE.findall(text)))
+    bound += len(_ACROSS_CASE.findall(text))
+    if not text.isascii():
+        bound += len(_SLASH_AFTER_SYMBOL.findall(text))
+        bound += sum(category(char) in _DIGITS for char in _BEFORE_DIGIT.findall(text))
+    return bound
 
 
 def _bound(piece: str) -> int:

@@ -81,6 +81,10 @@ def exact(text: str) -> int:
 @example(" 真")
 @example("ApproxBudget")
 @example("\ud800 <|endoftext|>")
+@example("\U00010138\n/'")
+@example("{\u29ed\r\n\n//{")
+@example("\u0663122")
+@example("2\u06632 \u2167122\u00bd12")
 @example(" " * 500 + "\n" + "\t" * 200 + "-" * 300)
 def test_no_text_exceeds_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text)
