@@ -527,6 +527,32 @@ FORMS += tuple(
         ("password: '{}'", "flob8[x"),
     )
 )
+FORMS += tuple(
+    Sample(f"SQL, setters, PINs: {text[:40]}", text.replace("{}", secret), (secret,))
+    for text, secret in (
+        ("ALTER USER bob WITH PASSWORD '{}';", "zebra7q!"),
+        ("ALTER ROLE app PASSWORD E'{}'", "x7k2m9"),
+        (
+            "create role app login\n  encrypted password '{}' valid until 'infinity';",
+            "correcthorse",
+        ),
+        ("CREATE USER bob IDENTIFIED BY '{}' DEFAULT TABLESPACE users", "Tr0ub4dor"),
+        ("GRANT ALL ON shop.* TO 'u'@'h' IDENTIFIED BY \"{}\"", "pa55word!"),
+        ("CREATE USER 'a'@'%' IDENTIFIED WITH mysql_native_password BY '{}';", "abc!9x"),
+        ("SET PASSWORD FOR 'ann'@'localhost' = '{}'", "mypass7"),
+        ("SET PASSWORD FOR 'ann'@'localhost' = PASSWORD('{}')", "mypass8"),
+        ('{"statement": "ALTER USER bob PASSWORD \\"{}\\""}', "zx9plm"),
+        ("2026-01-02 STATEMENT: \"CREATE LOGIN x WITH PASSWORD = '{}'\"", "Abc!2345"),
+        ('user.setPassword("{}");', "s3cr3tPw9"),
+        ('Client.builder().password("{}").build()', "kilo7mango"),
+        ("user.set_password('{}')", "tr0ub4dor&3"),
+        ("pool.setDbPassword( '{}' )", "lima!kilo4"),
+        ('options.withApiKey("{}")', "ab12cd34ef56"),
+        ("PIN: {}", "483920"),
+        ("Your PIN is {}.", "48390172"),
+        ("user: bob\npin={}\n", "739104"),
+    )
+)
 FORMS += (
     Sample("JSON number", '{"password": 1234567890123456, "port": 1}', ("1234567890123456",)),
 )
@@ -715,5 +741,23 @@ ORDINARY = (
     "The PRIVATE KEY goes between -----BEGIN PRIVATE KEY----- and its end.",
     "model=gpt-4o-mini-2024-07-18 and text-embedding-3-small",
     "uses AES-256-GCM, utf-8, sha256sum and x86_64-linux-gnu",
+    # SQL, setters and PINs
+    "CREATE USER bob WITH PASSWORD 'password';",
+    "CREATE USER app WITH PASSWORD '${DB_PASSWORD}';",
+    "CREATE USER bob IDENTIFIED BY '<password>'",
+    "ALTER USER bob PASSWORD EXPIRE",
+    "Grant the user a role; each is identified by 'role_id2'.",
+    "Rows are identified by 'order_id2'.",
+    "user.setPassword(password)",
+    'user.setPassword("password")',
+    'z.string().password("required")',
+    'form.password("newPassword")',
+    'form.password("Use 8 characters")',
+    'builder.apiKey("YOUR_API_KEY")',
+    "pin: 13, GPIO pin 4, PIN = 12",
+    "Bengaluru, Karnataka, PIN: 560001",
+    "pin-code: 560001; shipping: 123456; spin: 4839",
+    "The pin is 2024 years old.",
+    "Pin: 12345678901",
 )
 """Texts without secrets that resemble those with secrets."""

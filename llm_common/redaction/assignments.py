@@ -148,6 +148,15 @@ _PAIRS = (
             r"[\"']?(?P<secret>[^\s\"'\\]{4,}+)"
         ),
     ),
+    # `user.setPassword("…")`, `builder.api_key("…")`
+    (
+        "(",
+        (
+            r"(?i)(?:(?<![a-z])(?:set|with)_?\w{0,24}|\.)"
+            r"(?P<key>password|passwd|passphrase|pwd|api_?key|secret_?key)\(\s{0,9}"
+            r"\\{0,3}[\"'](?P<secret>[^\"'\s\\]{4,256}+)\\{0,3}[\"']\s{0,9}\)"
+        ),
+    ),
     ("requirepass", r"(?P<key>requirepass)[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
 )
 _COLUMN = r"[\w.-]{1,40}(?: [\w.-]{1,20}){0,3}"
@@ -285,7 +294,7 @@ class NamedSecrets(Rule):
                 position = work.unchecked_end(text, end)
                 yield begin, position, unchecked(position - begin)
                 continue
-            is_quoted = text[position] in "\"'\\"
+            is_quoted = text[position] in "\"'\\("
             strength = min(self.strength(match["key"]), LIKELY if is_quoted else STRONG)
             if begin >= value_end:
                 names_in_value, value_end = 0, end

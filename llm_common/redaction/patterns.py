@@ -561,6 +561,14 @@ _LOGIN_FLAGS = (
     r"[\s\"']-p[\s\"',]{0,4}(?P<secret>[^\s\"']{3,}+)"
 )
 
+_SQL_USERS = (
+    r"(?i)\b(?:"
+    r"(?:(?:alter|create)\s{1,9}(?:user|role|login|group)|grant)\b[^;]{0,300}?"
+    r"\b(?:password|identified(?:\s{1,9}with\s{1,9}[\w'\"`]{1,40})?\s{1,9}(?:by|as))[\s=(]{1,9}"
+    r"|set\s{1,9}password\s{1,9}for\b[^;=]{1,100}=\s{0,9}(?:password\()?"
+    r")e?\\{0,3}[\"'](?P<secret>[^\"'\n\\]{3,256}+)"
+)
+
 # Sources: RFC 7468 and PuTTY's appendix C (private keys), RFC 7519 and 7516 (tokens), crypt(5)
 # (hashes of passwords), the developer pages of z.ai, Telegram, Discord, HashiCorp, Mailchimp,
 # MaxMind, Asana, Microsoft Entra and Azure Storage, and the rows of `TOKEN_SHAPES`.
@@ -602,7 +610,8 @@ SHAPE_RULES = (
 """Rules for keys that have a shape. Every match has 16 characters without a space."""
 
 # Sources: RFC 3986 (URLs), 6750 and 7617 (bearer, basic); curl(1), netrc(5), the PostgreSQL manual
-# (.pgpass), openssl-passphrase-options(1), and the manuals of the commands.
+# (.pgpass), openssl-passphrase-options(1), the manuals of PostgreSQL, MySQL, Oracle and SQL Server
+# (CREATE USER, ALTER ROLE, GRANT, SET PASSWORD), and those of the commands.
 FORM_RULES = (
     Rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", ("://",), _is_user_info),
     Rule(
@@ -658,6 +667,17 @@ FORM_RULES = (
     Rule(
         r"\bredis-cli\b[^\n|;]{0,100}?\s(?:-a|--pass)\s{1,9}(?P<secret>[^\s\"']{4,}+)",
         ("redis-cli",),
+    ),
+    Rule(
+        _SQL_USERS,
+        ("password", "identified"),
+        partial(is_secret_value, strength=STRONG, forms=QUOTED),
+    ),
+    # Not after a comma, as in addresses of India, whose postal codes are called PIN too.
+    Rule(
+        r"(?:[Pp]in|PIN)(?<![\w-]...)(?<!, ...)(?:\s?[:=]|(?<=PIN)\sis)\s{0,2}"
+        r"(?P<secret>\d{4,8})(?![\w-]|[.,]\d)",
+        ("pin",),
     ),
     Rule(r"(?<=[\s\"'])pass:(?P<secret>[^\s\"']{4,}+)", ("pass:",), _is_secret),
     Rule(
