@@ -9,11 +9,12 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Semaphore, Thread
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 from weakref import WeakMethod, WeakSet
@@ -28,6 +29,12 @@ MAX_WORK_THREADS: Final = 8
 
 MAX_TOOL_THREADS: Final = 32
 """For tools, which wait for networks. A further call waits until a thread is free."""
+
+_MAX_COMPUTING: Final = 2
+"""Threads that read results at the same time. Each further one delays an event loop by 5 ms."""
+
+_MAX_TURN_WAIT_S: Final = 5.0
+"""So that two hostile results of seconds do not hold up the small ones of others."""
 
 _GRACE_S: Final = 1.0
 """For a cancelled tool to close its files and connections."""
@@ -185,6 +192,23 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.wrap_future(_WORK.submit(partial(work, *args, **kwargs)))
 
 
+@contextmanager
+def computing() -> Iterator[None]:
+    """Take turns with other threads for work that only computes, such as a preview.
+
+    A thread that wants the interpreter's lock gets it after 5 ms for each thread that computes.
+    Sixteen of them delay each step of an event loop by a quarter of a second. The block waits for
+    no disk, network or lock, and contains no other such block.
+    """
+    turns = _TURNS.get()
+    has_turn = turns.acquire(timeout=_MAX_TURN_WAIT_S)
+    try:
+        yield
+    finally:
+        if has_turn:
+            turns.release()
+
+
 async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a tool, which may never return, in a daemon thread."""
     return await _TOOLS.get().run(work, *args, **kwargs)
@@ -298,6 +322,7 @@ class OwnThreads:
             return None
 
 
+_TURNS: Final = PerProcess(partial(Semaphore, _MAX_COMPUTING))
 _WORK: Final = Threads(MAX_WORK_THREADS, "work")
 # Daemons, so that a hung tool cannot keep the process alive.
 _TOOLS: Final = PerProcess(partial(OwnThreads, MAX_TOOL_THREADS, "tool", daemon=True))

@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
-from threading import Event, Thread, current_thread
+from threading import Event, Semaphore, Thread, current_thread
 from typing import Any
 from unittest.mock import patch
 
@@ -21,6 +21,7 @@ from llm_common._threads import (
     ForkSafeLock,
     Threads,
     computed_once,
+    computing,
     in_thread,
     in_tool_thread,
 )
@@ -211,3 +212,41 @@ asyncio.run(main())
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30
     )
     assert ran.stdout == "given up\n"
+
+
+def test_two_threads_compute_at_a_time_and_a_third_waits_no_longer_than_its_limit(
+    hung: Event,
+) -> None:
+    running = [Event() for _ in range(2)]
+    third = Event()
+
+    def compute(begun: Event) -> None:
+        with computing():
+            begun.set()
+            hung.wait()
+
+    def compute_alone() -> None:
+        with computing():
+            third.set()
+
+    with patch.object(_threads, "_TURNS", _threads.PerProcess(lambda: Semaphore(2))):
+        threads = [Thread(target=compute, args=(begun,)) for begun in running]
+        for thread in threads:
+            thread.start()
+        assert all(begun.wait(60) for begun in running)
+        waiting = Thread(target=compute_alone)
+        waiting.start()
+        assert not third.wait(0.2)
+        hung.set()
+        for thread in (*threads, waiting):
+            thread.join(60)
+        assert third.is_set()
+        hung.clear()
+        with patch.object(_threads, "_MAX_TURN_WAIT_S", 0.0):
+            threads = [Thread(target=compute, args=(Event(),)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            compute_alone()
+            hung.set()
+            for thread in threads:
+                thread.join(60)

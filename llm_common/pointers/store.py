@@ -17,7 +17,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
-from llm_common._threads import Threads
+from llm_common._threads import Threads, computing
 from llm_common.errors import (
     NoThreadError,
     PointerNotFoundError,
@@ -521,17 +521,18 @@ class ContextPointerStore:
         given_up: Callable[[], bool],
     ) -> ContextPointer:
         """Encode, describe and commit a result, in a worker thread."""
-        plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
-        encoded = encode_json(plain, max_bytes=self._max_result_bytes)
-        now = self._clock.now()
-        pointer = describe(
-            call,
-            encoded,
-            source_urls=source_urls,
-            redactor=self._redactor,
-            created_at=now,
-            retention=retention,
-        )
+        with computing():
+            plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
+            encoded = encode_json(plain, max_bytes=self._max_result_bytes)
+            now = self._clock.now()
+            pointer = describe(
+                call,
+                encoded,
+                source_urls=source_urls,
+                redactor=self._redactor,
+                created_at=now,
+                retention=retention,
+            )
 
         def commit(transaction: Transaction) -> ContextPointer:
             # Cancelled while it waited for the lock. It must not replace a later save.

@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common._threads import in_thread
+from llm_common._threads import computing, in_thread
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.parts.fill import largest_room
@@ -210,6 +210,7 @@ class OffloadTurn:
         if self._tokens_left is not None:
             self._tokens_left -= tokens
 
+    @computing()
     def _write(
         self,
         pointer: ContextPointer,
