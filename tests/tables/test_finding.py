@@ -528,5 +528,9 @@ def test_empty_cells_of_drawn_tables_stay_in_their_columns_t_17() -> None:
 
 
 def test_objects_that_share_no_field_are_no_records() -> None:
-    pages = [{"Start": "index.md"}, {"Tutorial": "tutorial.md"}, {"Recipes": "recipes.md"}]
+    pages: list[Json] = [
+        {"Start": "index.md"},
+        {"Tutorial": "tutorial.md"},
+        {"Recipes": "recipes.md"},
+    ]
     assert find_records({"site": "docs", "nav": pages}).tables == ()
