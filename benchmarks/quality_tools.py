@@ -3,7 +3,7 @@
 Reads `tools/` in the folder that LLM_COMMON_EVAL_DATA names: Recall@5 and @10, NDCG@10 (relevance 0
 or 1), the share of requests with every tool in the first ten, and milliseconds a query after the
 index is built. Where a set has a plan, a second row ranks each step of it. The `_select` sets have
-candidates of their own and requests that no tool fits: how many right first tools `min_score`
+candidates of their own and requests that no tool fits: how many right first tools `MIN_SCORE`
 keeps, and how many of those requests it gives none. Then the calls that `LexicalToolSelector` fills
 for each request: how many are right, and how many have another tool or other arguments than the
 set. At last 10,000 tools.
@@ -33,6 +33,7 @@ from llm_common.agents import LexicalToolSelector, PlannedTask, ToolCall
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import installed_vectors
 from llm_common.tools import ToolDefinition, ToolIndex
+from llm_common.tools.tool_index import MIN_SCORE
 
 COLUMNS = ("R@5", "R@10", "NDCG@10", "all@10", "ms")
 MANY = 10_000
@@ -116,9 +117,8 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
         for row in read_half(path.with_name(f"{name}.queries.jsonl"), half):
             # Schemas of one name differ between queries: the key is the name here.
             offered = [replace(tools[key], name=key) for key in row["candidates"] if key in tools]
-            always, careful = (
-                ToolIndex(offered, embedder, **options) for options in ({"min_score": 0.0}, {})
-            )
+            always = ToolIndex(offered, embedder)
+            careful = ToolIndex(offered, embedder, min_score=MIN_SCORE)
             first = [tool.name for tool in always.rank(row["query"], 1)]
             is_right = first and {first[0], tools[first[0]].name} & set(row["gold"])
             outcomes.append(

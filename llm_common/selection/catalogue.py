@@ -221,7 +221,7 @@ def rank_tools(
 
     Args:
         catalogue: The tools to rank.
-        texts: The sub-tasks. A text without words ranks no tool.
+        texts: The sub-tasks. A text that shares nothing with any tool ranks none.
         whole: The task and the query. Every second tool is theirs, or every tool without `texts`.
         limit: Maximum number of tools to return.
     """
@@ -229,17 +229,17 @@ def rank_tools(
     # Both rankings in turn, so that many sub-tasks do not push out the tools of the whole task.
     rankings = [index.rank("", limit, queries) for queries in (texts, whole) if queries]
     ranked = filter(None, chain.from_iterable(zip_longest(*rankings)))
-    names = dict.fromkeys(map(attrgetter("name"), ranked))
+    names = dict.fromkeys(row.name for row in ranked if row.why)
     return tuple(map(catalogue.definitions_by_name.__getitem__, islice(names, limit)))
 
 
 @lru_cache(maxsize=_CACHED_INDEXES)
 def tool_index(catalogue: Catalogue) -> "ToolIndex":
-    """Return an index of the tools. It has no minimum score, since a model reads the ranking."""
+    """Return an index of the tools, which is built once per content of a registry."""
     from llm_common.ranking.embeddings import installed_vectors  # noqa: PLC0415 - only a long catalogue is ranked
     from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - for the same reason
 
-    return ToolIndex(catalogue.definitions, installed_vectors(), min_score=0.0)
+    return ToolIndex(catalogue.definitions, installed_vectors())
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ class RankedTool:
         name: The tool's name.
         score: From 0 to 1, comparable between requests and indexes. Tools fit from `MIN_SCORE` on.
         why: The words of the request that the tool has, the share of its name that the request
-            has, and the cosine, if there is an embedder.
+            has, and the cosine, if there is an embedder. "" for a tool that shares nothing with
+            the request.
     """
 
     name: str
@@ -88,7 +89,8 @@ class ToolIndex:
         tools: Tools, a `ToolRegistry`, or definitions, such as `read_definitions` reads from the
             JSON of MCP or OpenAI. The last of a repeated name counts.
         embedder: Compares texts by meaning, such as `StaticVectors`. None ranks by words alone.
-        min_score: A request whose best tool scores less gets no tool. 0 always returns the best.
+        min_score: A request whose best tool scores less gets no tool. With 0, every request gets
+            tools: those that share nothing with it come last, in the order of names.
 
     Raises:
         TypeError: If one is neither a `Tool` nor a `ToolDefinition`.
@@ -100,7 +102,7 @@ class ToolIndex:
         tools: Iterable[Tool | ToolDefinition] = (),
         embedder: Embedder | None = None,
         *,
-        min_score: float = MIN_SCORE,
+        min_score: float = 0.0,
     ) -> None:
         if not 0 <= min_score <= 1:
             raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
@@ -136,7 +138,7 @@ class ToolIndex:
     def rank(
         self, query: str, limit: int = 10, sub_queries: Sequence[str] = ()
     ) -> tuple[RankedTool, ...]:
-        """Return the tools for a request, best first, or none if the best scores too low.
+        """Return the tools for a request, best first.
 
         With sub-queries, such as the steps of a plan, each is ranked alone and the request itself
         does not count. Tools are in the order of their summed odds, `score / (1 - score)`, so a
@@ -150,15 +152,25 @@ class ToolIndex:
             sub_queries: The parts of the request.
 
         Returns:
-            At most `limit` rows, and fewer if fewer tools share anything with the request.
+            `limit` rows if there are as many tools. With a `min_score`, only tools that share
+            something with the request, and none if the best of them scores less.
 
         Raises:
             TypeError: If `query` or a sub-query is not a str, or `sub_queries` is not a list.
         """
         _check_texts(query, sub_queries)
         texts = [*dict.fromkeys(sub_queries or (query,))]
-        if len(texts) == 1:
-            return tuple(self._ranked(texts[0], max(limit, 0)))
+        limit = max(limit, 0)
+        rows = self._ranked(texts[0], limit) if len(texts) == 1 else self._fused(texts, limit)
+        if len(rows) < limit and not self._min_score:
+            # A short list that leaves out the only useful tool is worse than one with others.
+            ranked_names = {row.name for row in rows}
+            others = [name for name in self._words.keys if name not in ranked_names]
+            rows += [RankedTool(name, 0.0, "") for name in others[: limit - len(rows)]]
+        return tuple(rows)
+
+    def _fused(self, texts: Sequence[str], limit: int) -> list[RankedTool]:
+        """Return the best tools for several texts. See `rank`."""
         rankings = [self._ranked(text, _MAX_WEIGHED) for text in texts]
         firsts: set[str] = set()
         for rows in rankings:
@@ -176,7 +188,7 @@ class ToolIndex:
         names = heapq.nsmallest(
             limit, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name)
         )
-        return tuple(best[name] for name in names)
+        return [best[name] for name in names]
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
         """Return the best tools for one text, or none."""

@@ -149,7 +149,8 @@ class ToolShortlist:
         remaining = self._max_tokens - sum(indexed.tokens[name] for name in names)
 
         # Each text is ranked alone. "yes, do it" fits no tool, and the request before it decides.
-        ranked = [row.name for row in indexed.ranking.rank("", len(indexed.tokens), texts)]
+        rows = indexed.ranking.rank("", len(indexed.tokens), texts)
+        ranked = [row.name for row in rows if row.why]
         best = [name for name in ranked if name not in names][: self._limit]
         candidates: Iterable[str] = dict.fromkeys([*best, *shown_before, *ranked, *indexed.tokens])
         for name in candidates:
@@ -162,6 +163,8 @@ class ToolShortlist:
     def find(self, words: str, *, limit: int) -> tuple[ToolDefinition, ...]:
         """Find tools in the last set of definitions, best first. The next choice shows them.
 
+        Tools that share nothing with the words are not found.
+
         Args:
             words: A description of the tool's work.
             limit: Maximum number of tools.
@@ -169,7 +172,8 @@ class ToolShortlist:
         with self._lock:
             offered = self._offered
         by_name = {definition.name: definition for definition in offered}
-        rows = self._indexes.index(offered).ranking.rank(words, limit)
+        ranked = self._indexes.index(offered).ranking.rank(words, limit)
+        rows = [row for row in ranked if row.why]
         with self._lock:
             for row in reversed(rows):  # the best one becomes the newest, which is dropped last
                 self._found[row.name] = None

@@ -32,7 +32,8 @@ TOOLS = [
 
 
 def names(index: ToolIndex, query: str, k: int = 10, sub_queries: Sequence[str] = ()) -> list[str]:
-    return [row.name for row in index.rank(query, k, sub_queries)]
+    """Return the tools that share something with the request."""
+    return [row.name for row in index.rank(query, k, sub_queries) if row.why]
 
 
 def test_names_descriptions_parameters_and_values_are_found_s2_14() -> None:
@@ -51,7 +52,7 @@ def test_names_descriptions_parameters_and_values_are_found_s2_14() -> None:
 
 
 def test_a_part_of_a_word_finds_it() -> None:
-    assert names(ToolIndex(TOOLS, min_score=0), "database") == ["mydatabases"]
+    assert names(ToolIndex(TOOLS), "database") == ["mydatabases"]
 
 
 @settings(max_examples=20, deadline=None)
@@ -96,9 +97,26 @@ def test_the_best_tool_of_each_sub_query_that_fits_comes_first_in_any_order(
 
 
 @pytest.mark.parametrize("text", ["", "?!", "the of and", "Bake bread in spring", "\ud800"])
-def test_what_no_tool_fits_gets_none(text: str) -> None:
-    assert ToolIndex(TOOLS).rank(text) == ()
+def test_with_a_minimum_score_what_no_tool_fits_gets_none(text: str) -> None:
+    assert ToolIndex(TOOLS, min_score=MIN_SCORE).rank(text) == ()
+    assert ToolIndex(min_score=MIN_SCORE).rank(text) == ()
     assert ToolIndex().rank(text) == ()
+
+
+@pytest.mark.parametrize("text", ["", "?!", "the of and", "stock price", "\ud800"])
+def test_every_request_gets_tools_up_to_the_limit(text: str) -> None:
+    index = ToolIndex(TOOLS)
+    every = sorted(row.name for row in index.rank(text, len(TOOLS)))
+    assert every == sorted(tool.name for tool in TOOLS)
+    assert len(index.rank(text, 2)) == len(index.rank("", 2, [text, "tides"])) == 2
+
+
+def test_tools_that_share_nothing_come_last_by_name_and_say_so() -> None:
+    rows = ToolIndex(TOOLS).rank("", len(TOOLS), ["stock price", "the of and"])
+    others = [row for row in rows if not row.why]
+    assert others == list(rows[-len(others) :])
+    assert [row.name for row in others] == sorted(row.name for row in others)
+    assert {row.score for row in others} == {0.0}
 
 
 def test_scores_fall_stay_within_one_and_say_why() -> None:
@@ -161,7 +179,7 @@ def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -
 
     parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}
     paint = ToolDefinition("paint", "Paints a wall.", parameters)
-    assert names(ToolIndex([paint], min_score=0), "green wall") == ["paint"]
+    assert names(ToolIndex([paint]), "green wall") == ["paint"]
 
 
 def test_a_tool_has_the_score_of_the_sub_query_that_it_fits_best() -> None:
@@ -177,7 +195,7 @@ def test_a_tool_has_the_score_of_the_sub_query_that_it_fits_best() -> None:
 
 def test_a_sub_query_that_fits_badly_brings_no_tool_to_the_front() -> None:
     history = tool("getStockPriceHistory", "Old prices of a share.")
-    index = ToolIndex([*TOOLS, history], min_score=0)
+    index = ToolIndex([*TOOLS, history])
     strong, weak = index.rank("get stock price"), index.rank("someone said kelvin")
     assert [row.name for row in strong[:2]] == ["getStockPrice", "getStockPriceHistory"]
     assert weak[0].name == "convert"
@@ -210,4 +228,4 @@ def test_an_embedder_sees_the_tools_in_the_order_of_their_names() -> None:
 
 def test_ties_are_in_the_order_of_names() -> None:
     twins = [tool(f"twin_{letter}", "Same words.") for letter in "cab"]
-    assert names(ToolIndex(twins, min_score=0), "same words") == ["twin_a", "twin_b", "twin_c"]
+    assert names(ToolIndex(twins), "same words") == ["twin_a", "twin_b", "twin_c"]

@@ -88,13 +88,13 @@ def rank(
 ) -> None:
     """Rank the tools for a request by words, as an agent's shortlist does, without a model.
 
-    The command ends with 3 if no tool fits better than chance.
+    The command ends with 3 if no tool shares anything with the request.
     """
     from llm_common.tools import ToolIndex
 
     # The index of the selectors, so the order is the one that an agent would use.
     index = ToolIndex(_read_tools(source, silent=json))
-    ranked = index.rank(request, limit)
+    ranked = [tool for tool in index.rank(request, limit) if tool.why]
     rows = [(tool.name, f"{tool.score:.2f}", tool.why) for tool in ranked]
     document = {"request": request, "total": len(index), "tools": ranked}
     print_result(document, {"Tool": str, "Score": int, "Why": str}, rows, as_json=json)

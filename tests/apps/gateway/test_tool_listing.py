@@ -217,9 +217,17 @@ def test_an_intent_is_part_of_the_schema_only_if_configured() -> None:
 
 
 def test_a_search_without_a_match_lists_the_servers() -> None:
-    text, names = listing(*many(3), tool("b", "x"), tools="search").search("zygomorphic")
+    text, names = listing(*many(20), tool("b", "x"), tools="search").search("zygomorphic")
     assert names == ()
-    assert "4 tools exist, by server: a (3), b (1)" in text
+    assert "21 tools exist, by server: a (20), b (1)" in text
+
+
+def test_a_search_without_a_match_shows_few_tools_as_what_they_are() -> None:
+    text, names = listing(*many(3), tool("b", "x"), tools="search").search("zygomorphic")
+    assert text.startswith("No tool matches these words. These are all 4 tools. Run one with ")
+    assert "best matching" not in text
+    assert len(names) == 4
+    assert all(name in text for name in names)
 
 
 def test_invalid_arguments_are_named_with_the_signature() -> None:
