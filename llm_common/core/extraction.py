@@ -11,10 +11,10 @@ Replies are never repaired. Three rules find the object, in time linear in the r
 3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one
    object must remain, which may be repeated.
 
-Tool calls are read only from notations that contain JSON and mark the end of the whole: a list, or
-a section with an end mark. Other notations are rejected. A series of `<tool_call>{...}</tool_call>`
-that was cut between two calls would look whole, and values in XML or Python would have to be
-guessed.
+Tool calls are read from notations that mark the end of the whole: a list, or a section with an end
+mark. Notations that mark only the end of each call, such as `<tool_call>{...}</tool_call>`, look
+whole if they were cut between two calls. They are read if the endpoint said that the reply ended,
+and if every call in it is whole.
 """
 
 # ruff: noqa: RUF001 - full-width bars are part of DeepSeek's marks
@@ -22,6 +22,7 @@ guessed.
 import json
 import math
 import re
+from collections.abc import Mapping
 from json import JSONDecodeError
 from typing import Any, Final
 
@@ -347,12 +348,34 @@ _KIMI_CALL: Final = re.compile(
     r"(?P<arguments>.*?)<\|tool_call_end\|>\s*",
     re.DOTALL,
 )
+# A call as JSON: between the tags of Qwen and Hermes, or after the mark of Mistral from v11 on.
+_CALL_OPENS: Final = re.compile(
+    r"\s*(?:<tool_call>|\[TOOL_CALLS\]\s*(?P<name>[^\s\[\]{}<>]+)(?:\[CALL_ID\][^\s\[\]{}<>]*)?"
+    r"\s*\[ARGS\])\s*(?=\{)"
+)
+_END_TOKENS: Final = r"\s*+(?:(?:<\|[^<>|\s]{1,40}\|>|</s>)\s*+)*+"
+_TAG_END: Final = rf"\s*</tool_call>{_END_TOKENS}"
+# A call of GLM, or of Qwen3-Coder. Its values have no quotes, so no value may contain a tag.
+_VALUE: Final = r"(?:[^<]++|<(?!/?(?:tool_call|arg_key|arg_value|function|parameter)\b))*+"
+_UNQUOTED_CALL: Final = re.compile(
+    rf"\s*<tool_call>\s*(?:(?P<name>[^\s<>{{}}\[\]]++)\s*+(?P<arguments>(?:<arg_key>[^<>]++</arg_key>"
+    rf"\s*<arg_value>{_VALUE}</arg_value>\s*+)*+)|<function=(?P<function>[^\s<>]++)>\s*+"
+    rf"(?P<parameters>(?:<parameter=[^<>]++>{_VALUE}</parameter>\s*+)*+)</function>){_TAG_END}"
+)
+_ARGUMENT: Final = re.compile(
+    r"<(?:arg_key>([^<>]+)</arg_key>\s*<arg_value>|parameter=([^<>]+)>\n?)"
+    r"(.*?)(?:</arg_value>|\n?</parameter>)",
+    re.DOTALL,
+)
 _BEGINS: Final = re.compile(
     r"\[TOOL_CALLS\]|<\|tool_call\|>|<\|START_ACTION\|>|<｜tool▁calls▁begin｜>|<\|tool_calls_section_begin\|>"
 )
+_BEGINS_OPEN: Final = re.compile(rf"{_BEGINS.pattern}|<tool_call>")
+_CALL_KEYS: Final = frozenset({"tool", "name", "args", "arguments", "parameters"})
+_MORE_CALL_KEYS: Final = frozenset({"id", "type", "reasoning"})
 
 
-def read_text_calls(text: str) -> list[dict[str, Any]] | None:
+def read_text_calls(text: str, *, has_ended: bool = False) -> list[dict[str, Any]] | None:
     """Return the tool calls that a model wrote as text, or None if the text is another answer.
 
     Thinking at the beginning is skipped. Prose without brackets may come before the calls, and only
@@ -360,39 +383,95 @@ def read_text_calls(text: str) -> list[dict[str, Any]] | None:
 
     Args:
         text: The whole reply of a model.
+        has_ended: Whether the endpoint said that the model ended its reply. Notations without a
+            mark for the end of all calls are read only then.
 
     Returns:
-        The calls as `{"name", "arguments"}`, in the order of the text.
+        The calls as `{"name", "arguments"}`, in the order of the text. Arguments that the notation
+        has without quotes are texts.
 
     Raises:
         MalformedReplyError: If the notation begins, but no whole list of calls follows.
     """
-    if len(text) > MAX_REPLY_CHARS or not _BEGINS.search(text):
+    begins = _BEGINS_OPEN if has_ended else _BEGINS
+    if len(text) > MAX_REPLY_CHARS or not begins.search(text):
         return None
     answer = without_thinking(text)
-    begin = _BEGINS.search(answer)
+    begin = begins.search(answer)
     # A bracket before the mark may belong to an object that is the answer.
     if begin is None or any(bracket in answer[: begin.start()] for bracket in "{["):
         return None
     section = answer[begin.start() :]
-    calls = []
+    calls: list[dict[str, Any]] = []
     if match := _LIST.fullmatch(section):
         entries = parse_whole(match["list"])
-        for entry in entries if isinstance(entries, list) else [entries]:
-            fields = entry if isinstance(entry, dict) else {}
-            # The second names are those of Cohere's Command models.
-            name = fields.get("name", fields.get("tool_name"))
-            arguments = fields.get("arguments", fields.get("parameters"))
-            calls.append({"name": name, "arguments": arguments})
+        calls += map(as_call, entries if isinstance(entries, list) else [entries])
     elif match := _DEEPSEEK.fullmatch(section):
         for call in _adjacent(_DEEPSEEK_CALL, match["calls"]):
             calls.append(_call(call["v3"] or call["v31"], call["fenced"] or call["plain"]))
     elif match := _KIMI.fullmatch(section):
         for call in _adjacent(_KIMI_CALL, match["calls"]):
             calls.append(_call(call["name"], call["arguments"]))
+    elif has_ended:
+        return _series(section)
     else:
         raise _cut_off_call()
     return calls
+
+
+def as_call(entry: object) -> dict[str, Any]:
+    """Return a call as `{"name", "arguments"}`, each None if it is missing."""
+    fields = entry if isinstance(entry, dict) else {}
+    # The other names are those of our prompts, of Llama and of Cohere's Command models.
+    name = fields.get("name", fields.get("tool", fields.get("tool_name")))
+    arguments = fields.get("arguments", fields.get("args", fields.get("parameters")))
+    return {"name": name, "arguments": arguments}
+
+
+def is_call(value: Mapping[str, object]) -> bool:
+    """Return whether an object is one tool call, with a name and arguments, and nothing else."""
+    call = as_call(value)
+    is_whole = isinstance(call["name"], str) and isinstance(call["arguments"], dict | str)
+    return is_whole and value.keys() <= _CALL_KEYS | _MORE_CALL_KEYS
+
+
+def _series(section: str) -> list[dict[str, Any]] | None:
+    """Return calls that each have an end, or None if the tags contain another answer."""
+    calls: list[dict[str, Any]] = []
+    position = 0
+    while position < len(section):
+        if call := _UNQUOTED_CALL.match(section, position):
+            texts = _ARGUMENT.findall(call["arguments"] or call["parameters"] or "")
+            arguments = _unique(
+                [((key or name).strip(), _value(text)) for key, name, text in texts]
+            )
+            calls.append({"name": call["name"] or call["function"], "arguments": arguments})
+            position = call.end()
+            continue
+        opening = _CALL_OPENS.match(section, position)
+        if opening is None:
+            raise _cut_off_call()
+        end = _end_of_value(section, opening.end())
+        value = parse_whole(section[opening.end() : end])
+        closing = re.compile(_END_TOKENS if opening["name"] else _TAG_END).match(section, end)
+        if closing is None:
+            raise _cut_off_call()
+        if opening["name"]:
+            calls.append({"name": opening["name"], "arguments": value})
+        elif isinstance(value, dict) and is_call(value):
+            calls.append(as_call(value))
+        else:
+            return None
+        position = closing.end()
+    return calls
+
+
+def _value(text: str) -> object:
+    """Return a list or an object that was written without quotes, else the text."""
+    try:
+        return parse_whole(text)
+    except MalformedReplyError:
+        return text  # by a tool's schema it may be a number or a flag
 
 
 def _adjacent(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:

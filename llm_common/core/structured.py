@@ -26,7 +26,14 @@ from pydantic_core import ErrorDetails
 
 from llm_common._telemetry import count_inference, record, span
 from llm_common.core.external_errors import external_errors
-from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
+from llm_common.core.extraction import (
+    AnswerFilter,
+    as_call,
+    extract_json,
+    is_call,
+    read_text_calls,
+    without_thinking,
+)
 from llm_common.core.http.wire import as_messages
 from llm_common.core.models import LLMMessage, LLMUsage
 from llm_common.errors import (
@@ -152,11 +159,14 @@ async def ask(
         calls: list[dict[str, Any]] | None = [*response.tool_calls]
         # A reply with text is read as text, even if native calls come with it.
         if response.content.strip():
-            calls = read_text_calls(response.content)
-        if read_tool_calls and calls:
-            value = read_tool_calls(calls)
-        else:
+            calls = read_text_calls(response.content, has_ended=response.has_ended)
+        if not (read_tool_calls and calls):
             value = extract_json(response.content)
+            # Beside a tag, a call is a part of calls that were cut off.
+            if response.has_ended and is_call(value) and "<tool_call>" not in response.content:
+                calls = [as_call(value)]
+        if read_tool_calls and calls:
+            return _validated(read_tool_calls(calls), reply_model, reply=response.content)
         return _validated(value, reply_model, reply=response.content)
 
     sent = as_messages(messages)
@@ -260,7 +270,7 @@ async def answer_turn(
         if tools and response.tool_calls:
             # `without_thinking` would raise for a remark that is only thinking.
             return AnswerTurn(AnswerFilter().feed(response.content), response.tool_calls)
-        if tools and (written := read_text_calls(response.content)):
+        if tools and (written := read_text_calls(response.content, has_ended=response.has_ended)):
             return AnswerTurn("", tuple(written))
         return AnswerTurn(without_thinking(response.content))
 
@@ -491,6 +501,11 @@ class _ProviderResponse:
             usage=_typed(response, "usage", LLMUsage),
             cost_usd=_dollars(getattr(response, "cost_usd", None)),
         )
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the endpoint said why the answer ended."""
+        return bool(self.finish_reason)
 
     def check_whole(self) -> None:
         """Check that the model finished its answer.

@@ -98,5 +98,29 @@ def test_a_hostile_megabyte_takes_linear_time(text: str) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>" * 80_000,
+        "<tool_call>t" + "<arg_key>k</arg_key><arg_value>v" * 30_000,
+        "<tool_call>t<arg_key>k</arg_key><arg_value>" + "< " * 400_000,
+        "<tool_call><function=t>" + "<parameter=k>v</parameter>" * 35_000,
+        "<tool_call>" + " " * 900_000 + "x",
+        '<tool_call>{"name": "t", "arguments": {}}</tool_call>' + "<|a|>" * 150_000 + "x",
+        '[TOOL_CALLS]t[ARGS]{"a": 1}' * 30_000 + "x",
+    ],
+)
+def test_a_hostile_megabyte_without_an_end_mark_takes_linear_time(text: str) -> None:
+    started = time.process_time()
+    with pytest.raises(MalformedReplyError):
+        read_text_calls(text, has_ended=True)
+    assert time.process_time() - started < 2
+
+
+def test_tags_around_another_answer_are_left_alone() -> None:
+    assert read_text_calls('<tool_call>{"calls": []}</tool_call>', has_ended=True) is None
+    assert read_text_calls(f"<tool_call>{json.dumps(CALL)}</tool_call>") is None
+
+
 def test_a_reply_that_is_too_large_is_not_read_f_093() -> None:
     assert read_text_calls(f"[TOOL_CALLS][{' ' * 1_000_000}]") is None

@@ -21,7 +21,7 @@ from llm_common.agents import (
     ToolSelector,
 )
 from llm_common.core import LLMConfig, OpenAICompatibleClient, extract_json
-from llm_common.core.extraction import read_text_calls
+from llm_common.core.extraction import as_call, is_call, read_text_calls
 from llm_common.errors import MalformedReplyError
 from llm_common.selection.tool_calls import read_native_calls
 from llm_common.testing import ScriptedClient
@@ -228,22 +228,25 @@ CALL_SHAPES = [
                 '<|tool_call_argument_begin|>{"city": "Ulm"}<|tool_call_end|><|tool_calls_section_end|>'}),
           pointers=False),
     Shape("qwen text calls", "https://qwen.readthedocs.io/en/latest/framework/function_call.html",
-          only({"content": f"<tool_call>\n{CALL_TEXT}\n</tool_call>"}), tools=False, pointers=False, why=UNMARKED),
+          only({"content": f"<tool_call>\n{CALL_TEXT}\n</tool_call>"}), pointers=False),
     Shape("llama call without a list", "https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/",
           only({"content": '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Ulm"}}'}),
-          tools=False, pointers=False, why=UNMARKED),
+          pointers=False),
     Shape("mistral v11 text calls", "https://github.com/vllm-project/vllm/pull/37081",
-          only({"content": '[TOOL_CALLS]get_weather[ARGS]{"city": "Ulm"}'}), tools=False, pointers=False, why=UNMARKED),
+          only({"content": '[TOOL_CALLS]get_weather[ARGS]{"city": "Ulm"}'}), pointers=False),
     Shape("gpt-oss commentary call", HARMONY, tools=False, pointers=False, why=UNMARKED,
           message=only({"content": '<|channel|>commentary to=functions.get_weather '
               '<|constrain|>json<|message|>'
                         '{"city": "Ulm"}<|call|>'})),
     Shape("glm xml call", "https://huggingface.co/zai-org/GLM-4.5/blob/main/chat_template.jinja",
           only({"content": "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Ulm</arg_value></tool_call>"}),
-          tools=False, pointers=False, why=UNTYPED),
-    Shape("qwen3-coder xml call", "https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct", tools=False,
-          pointers=False, why=UNTYPED, message=only(
-              {"content": "<tool_call>\n<function=get_weather>\n<parameter=city>\nUlm\n</parameter>\n</function>"})),
+          pointers=False),
+    Shape("qwen3-coder xml call", "https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct", pointers=False,
+          message=only({"content": "<tool_call>\n<function=get_weather>\n<parameter=city>\nUlm\n</parameter>\n"
+              "</function>\n</tool_call>"})),
+    Shape("qwen3-coder xml call without its last tag", "https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct",
+          only({"content": "<tool_call>\n<function=get_weather>\n<parameter=city>\nUlm\n</parameter>\n</function>"}),
+          tools=False, pointers=False, why=UNMARKED),
     Shape("llama pythonic call", "https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_2/",
           only({"content": '[get_weather(city="Ulm")]'}), tools=False, pointers=False, why=UNTYPED),
     Shape("deepseek v3.2 dsml call", "https://github.com/sgl-project/sglang/issues/17593", tools=False, pointers=False,
@@ -383,7 +386,9 @@ READ_AS_TEXT = [
 def read(content: str, key: str) -> object:
     """Return the value that `ask` reads from a text, or None if it rejects the text."""
     try:
-        calls = read_text_calls(content) if key == "calls" else None
+        calls = read_text_calls(content, has_ended=True) if key == "calls" else None
+        if not calls and key == "calls" and is_call(extract_json(content)):
+            calls = [as_call(extract_json(content))]
         value = read_native_calls(calls) if calls else extract_json(content)
     except MalformedReplyError:
         return None
