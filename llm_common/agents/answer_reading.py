@@ -6,7 +6,6 @@ the other.
 """
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -244,17 +243,6 @@ class Unread:
     def is_named_in(self, texts: Sequence[str]) -> bool:
         """Return whether a text contains one of the ids."""
         return any(pointer_id in text for pointer_id in self.ids for text in texts)
-
-
-def takes_tools(client: SupportsChat) -> bool:
-    """Return whether the signature of a client's `chat_completion` has `tools`."""
-    try:
-        parameters = inspect.signature(client.chat_completion).parameters
-    except (TypeError, ValueError):
-        return False
-    # `**kwargs` may pass the tools on. If they are refused, the answer falls back to JSON.
-    kinds = {parameter.kind for parameter in parameters.values()}
-    return "tools" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 class _TextBuffer:

@@ -15,7 +15,6 @@ from llm_common.agents.answer_reading import (
     ContextRead,
     ReadOffer,
     Unread,
-    takes_tools,
 )
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session.session import Session
@@ -28,7 +27,7 @@ from llm_common.context import (
 )
 from llm_common.context.request import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, SupportsChat, cost_of, usage_of
+from llm_common.core.structured import Attempt, SupportsChat, accepts, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.core.two_attempts import FailureStatus, status_of
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
@@ -274,7 +273,7 @@ class Answering(BaseModel):
 
         The model may read by JSON once the endpoint has refused native tools.
         """
-        native = takes_tools(client) if self.native_tools is None else self.native_tools
+        native = accepts(client, "tools") if self.native_tools is None else self.native_tools
         while True:
             prompt = await self._prompt(session, question, native=native)
             outcome |= {

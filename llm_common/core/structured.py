@@ -49,6 +49,9 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
+THINKING_TOKENS: Final = 2_500
+"""Room in `max_tokens` for thinking, which some endpoints count as part of a reply."""
+
 ValueT = TypeVar("ValueT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]
@@ -92,6 +95,17 @@ class Attempt:
     reason: str | None = None
 
 
+def accepts(client: SupportsChat, name: str) -> bool:
+    """Return whether the signature of a client's `chat_completion` has an argument."""
+    try:
+        parameters = inspect.signature(client.chat_completion).parameters
+    except (TypeError, ValueError):
+        return False
+    # `**kwargs` may pass it on. If tools are refused then, an answer falls back to JSON.
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return name in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+
+
 def usage_of(attempts: Iterable[Attempt]) -> LLMUsage:
     """Return the tokens of all attempts. An attempt without a count adds nothing."""
     return sum((attempt.usage for attempt in attempts if attempt.usage is not None), LLMUsage())
@@ -118,6 +132,7 @@ async def ask(
     attempts: list[Attempt] | None = None,
     read_tool_calls: ReadToolCalls | None = None,
     json_schema: Mapping[str, Any] | None = None,
+    max_tokens: int | None = None,
 ) -> ModelT:
     """Ask a model once, and return its reply as a `reply_model`.
 
@@ -140,6 +155,8 @@ async def ask(
             are an empty reply.
         json_schema: `{"name", "strict", "schema"}` of the API, which is sent to clients whose
             `prefers_json_schema` is True. Otherwise the client is asked for a JSON object.
+        max_tokens: Maximum length of the reply, for clients whose `chat_completion` accepts it.
+            None uses the client's default.
 
     Returns:
         The validated reply of a model that finished its answer.
@@ -171,6 +188,8 @@ async def ask(
 
     sent = as_messages(messages)
     arguments = {"messages": sent, "model": model, "temperature": temperature}
+    if max_tokens is not None and accepts(client, "max_tokens"):
+        arguments["max_tokens"] = max_tokens
     call = _call(client, timeout_s, arguments, json_schema or {})
     return await _recorded(
         client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts
@@ -486,6 +505,8 @@ class _ProviderResponse:
     @classmethod
     def of(cls, response: object) -> Self:
         """Read a client's response, whose attributes may raise anything."""
+        if isinstance(response, str):
+            raise LLMError("chat_completion returned a str; return an object with .content")
         calls = _typed(response, "tool_calls", list) or []
         function = _typed(response, "function_call", dict)
         if not calls and function:  # the API's older form of a single call
@@ -563,9 +584,11 @@ def _validated(value: object, reply_model: type[ModelT], *, reply: str) -> Model
         problems = exc.errors(include_url=False, include_context=False, include_input=False)
     # Outside the handler, since a chained ValidationError would quote the reply in every traceback.
     listing = ", ".join(map(_problem_text, problems[:_MAX_PROBLEMS]))
+    form = reply_model.__name__
+    if form.startswith("_"):
+        form = "the form that was asked for"
     raise MalformedReplyError(
-        f"The reply does not fit {reply_model.__name__}: {listing}; ask again, or use another "
-        "model",
+        f"The reply does not fit {form}: {listing}; ask again, or use another model",
         reason="schema",
         reply=reply,
     )

@@ -87,7 +87,9 @@ class Prompt(Generic[ModelT, ChoiceT]):
         user: The user message.
         reply_model: The pydantic model of the reply.
         judge: Returns the verdict on a valid reply.
+        closing: The last line, which asks for the answer.
         json_schema: As for `ask`.
+        max_tokens: As for `ask`.
         read_tool_calls: As for `ask`.
         scope: Anything but the prompt that a cached reply depends on, such as settings.
     """
@@ -96,15 +98,19 @@ class Prompt(Generic[ModelT, ChoiceT]):
     user: str
     reply_model: type[ModelT]
     judge: Callable[[ModelT], Verdict[ChoiceT]]
+    closing: str = ""
     json_schema: Mapping[str, Any] | None = None
+    max_tokens: int | None = None
     read_tool_calls: ReadToolCalls | None = None
     scope: str = ""
 
     def messages(self, feedback: str = "") -> list[LLMMessage]:
         """Return the conversation."""
-        user = self.user
+        parts = [self.user, self.closing]
         if feedback:  # at the end, since providers cache the prefix that both calls share
-            user += f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}"
+            problem = f"An earlier answer was not usable:\n{in_fence(feedback)}"
+            parts += [problem, self.closing]
+        user = "\n\n".join(filter(None, parts))
         return [
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
             LLMMessage(role=MessageRole.USER, content=user),
@@ -175,7 +181,8 @@ async def ask_with_fallback(
     """Ask a model for a choice, and a fallback model if the reply needs a correction.
 
     The fallback model is asked once, and not after a refused key, a spent budget or the deadline.
-    Its reply then counts.
+    Its reply then counts, unless it chooses nothing where the first reply chose what cannot be
+    used.
 
     Args:
         client: The client to call.
@@ -195,7 +202,11 @@ async def ask_with_fallback(
     second = await _attempt(
         client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback
     )
-    return replace(second, attempts=first.attempts + second.attempts)
+    attempts = first.attempts + second.attempts
+    if first.verdict is not None and second.status == "empty":
+        # "Nothing" is how a model escapes a correction, and the first reply says otherwise.
+        return replace(first, attempts=attempts)
+    return replace(second, attempts=attempts)
 
 
 async def _attempt(
@@ -240,6 +251,7 @@ async def _attempt(
             attempts=attempts,
             read_tool_calls=prompt.read_tool_calls,
             json_schema=prompt.json_schema,
+            max_tokens=prompt.max_tokens,
         )
     except LLMError as exc:
         return Outcome(error=exc, attempts=tuple(attempts))

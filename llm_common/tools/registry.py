@@ -1,11 +1,15 @@
 """`ToolRegistry`: the tools that an agent has, by name."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from llm_common.errors import ConfigError, ToolArgumentsError, UnknownToolError
 from llm_common.tools.tool import Tool
+
+_MAX_NAMED: Final = 10  # tools in an error
+_SEPARATOR: Final = re.compile(r"[\W_]")
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -160,11 +164,7 @@ class ToolRegistry:
         """
         tool = self._tools.get(tool_name)
         if tool is None:
-            # A model may send a name of any length, and the comparison is quadratic.
-            near = get_close_matches(str(tool_name)[:64], self.names, n=3)
-            choice = f"the {len(self)} that are registered"
-            if near:
-                choice = f"the nearest: {', '.join(near)}"
+            choice = tools_meant(str(tool_name), self.names) or f"the {len(self)} registered tools"
             raise UnknownToolError(
                 f"no tool of that name; use one of {choice}", tool=str(tool_name)
             )
@@ -175,6 +175,23 @@ class ToolRegistry:
                 tool=tool.name,
             )
         return await tool.run(kwargs if args is None else args)
+
+
+def tools_meant(name: str, names: Sequence[str]) -> str:
+    """Return the tools that a model may have meant by an unknown name, as a list in words.
+
+    These are the nearest names, else all tools if there are few, else those of the namespace that
+    the name begins with, such as `email.send` for `email`. "" if there are none of these.
+    """
+    name = name[:64]  # it may have any length, and the comparison is quadratic
+    near = get_close_matches(name, names, n=3)
+    if near:
+        return f"the nearest: {', '.join(near)}"
+    if len(names) <= _MAX_NAMED:
+        return ", ".join(names)
+    namespace = _SEPARATOR.split(name)[0].casefold()
+    members = [tool for tool in names if _SEPARATOR.split(tool)[0].casefold() == namespace]
+    return ", ".join(members[:_MAX_NAMED])
 
 
 def _tool_from(

@@ -188,6 +188,7 @@ async def test_a_model_call_reports_its_cost(
         "gen_ai.provider.name": "x_ai",
         "gen_ai.request.model": "some-model",
         "gen_ai.request.temperature": 0.0,
+        "gen_ai.request.max_tokens": 3_700,
         "gen_ai.output.type": "json",
         "gen_ai.response.model": "served-model",
         "gen_ai.response.id": "chatcmpl-1",

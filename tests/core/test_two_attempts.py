@@ -63,7 +63,6 @@ async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Outcome
         ([numbers(1), numbers(2)], [2], 2),
         (["no", numbers(2)], [2], 2),
         ([LLMConnectionError("down"), numbers(2)], [2], 2),
-        ([numbers(1), numbers()], [], 2),
         # Only some entries are valid, which is an answer.
         ([numbers(2, 1)], [2], 1),
     ],
@@ -100,6 +99,11 @@ async def test_no_other_model_is_asked_after_a_refused_key_or_a_spent_budget_s2_
     client = ScriptedClient([error])
     assert (await decided(client)).error is error
     assert len(client.calls) == 1
+
+
+async def test_no_choice_after_one_that_cannot_be_used_is_no_answer_s2_08() -> None:
+    outcome = await decided(ScriptedClient([numbers(1), numbers()]))
+    assert (outcome.status, outcome.failure, len(outcome.attempts)) == ("invalid", "all odd", 2)
 
 
 async def test_without_a_fallback_one_call_is_made_s2_08() -> None:

@@ -182,14 +182,14 @@ async def test_a_choice_asks_for_the_json_form_at_temperature_zero_s2_16() -> No
     (call,) = client.calls
     assert call.options == {"response_format": {"type": "json_object"}}
     assert call.temperature == 0
-    assert '{"calls": [{"tool": "tool_name", "args": ' in texts(client)[0]
+    assert '{"calls": [{"tool": "<exact name from the list>", "args": ' in texts(client)[0]
 
 
 async def test_the_model_call_is_that_of_the_specification() -> None:
     client = ScriptedClient([reply()])
     await select(client, config=ToolSelectionConfig(model="m", temperature=0.2))
     (call,) = client.calls
-    assert (call.model, call.temperature, call.max_tokens) == ("m", 0.2, None)
+    assert (call.model, call.temperature) == ("m", 0.2)
     assert call.options == {"response_format": {"type": "json_object"}}
     assert [message.role for message in call.messages] == ["system", "user"]
 

@@ -1,0 +1,153 @@
+"""What the selectors say to weak models, and what they make of their replies."""
+
+import json
+from typing import Any
+
+import pytest
+
+from llm_common.agents import (
+    PlannedTask,
+    Planner,
+    ToolSelection,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.testing import ScriptedClient
+from llm_common.tools import ToolRegistry
+from tests.selection.choosers import choose_pointers
+
+LAST_LINES = {
+    "tools": 'Answer with the JSON object {"calls": [...]} and nothing else.',
+    "pointers": 'Answer with the JSON object {"pointer_ids": [...]} and nothing else.',
+    "plan": 'Answer with the JSON object {"tasks": [...]} and nothing else.',
+}
+TASK = PlannedTask(id=1, description="How is the air in London?")
+
+
+def registry() -> ToolRegistry:
+    tools = ToolRegistry()
+
+    @tools.tool
+    async def air_quality(location: str, date: str = "") -> str:
+        """Return the quality of the air."""
+        return f"{location} {date}"
+
+    for name in ("email.send_email", "email.search_emails", "calendar.create_event"):
+        tools.register(air_quality, name=name)
+    for number in range(10):
+        tools.register(air_quality, name=f"plot_{number}.draw")
+    return tools
+
+
+async def prompts_of(kind: str) -> tuple[list[str], ScriptedClient]:
+    if kind == "tools":
+        client = ScriptedClient(['{"calls": [{"tool": "email", "args": {}}]}', '{"calls": []}'])
+        config = ToolSelectionConfig(model="m", fallback_model="n")
+        await ToolSelector(client, config).select_detailed(task=TASK, tool_registry=registry())
+    elif kind == "pointers":
+        client = ScriptedClient(['{"pointer_ids": ["x"]}', '{"pointer_ids": []}'])
+        await choose_pointers(client, fallback_model="n")
+    else:
+        client = ScriptedClient(['{"tasks": []}'])
+        await Planner(client).plan("q", registry())
+    return [str(call.messages[-1].content) for call in client.calls], client
+
+
+@pytest.mark.parametrize("kind", LAST_LINES)
+async def test_the_last_line_of_each_prompt_says_what_to_answer(kind: str) -> None:
+    prompts, client = await prompts_of(kind)
+    assert len(prompts) == (1 if kind == "plan" else 2)
+    for prompt in prompts:
+        assert prompt.splitlines()[-1] == LAST_LINES[kind]
+    for call in client.calls:
+        assert call.max_tokens is not None
+        assert 2_500 < call.max_tokens <= 4_096
+
+
+@pytest.mark.parametrize("kind", LAST_LINES)
+async def test_no_placeholder_could_be_an_argument_s2_16(kind: str) -> None:
+    _, client = await prompts_of(kind)
+    system = str(client.calls[0].messages[0].content)
+    example = next(line for line in system.splitlines() if "Answer with one JSON object" in line)
+    values: list[object] = [json.JSONDecoder().raw_decode(example[example.index("{") :])[0]]
+    for value in values:  # grows while it is read
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+        else:
+            assert str(value).startswith("<")
+            assert str(value).endswith(">")
+
+
+class PlainClient:
+    """A client without `max_tokens`, as the protocol allows."""
+
+    async def chat_completion(
+        self, *, messages: Any, model: Any, temperature: float, response_format: Any
+    ) -> Any:
+        return '{"calls": []}'
+
+
+async def test_a_client_that_returns_a_text_is_told_what_to_return() -> None:
+    selector = ToolSelector(PlainClient(), ToolSelectionConfig(model="m"))
+    selection = await selector.select_detailed(task=TASK, tool_registry=registry())
+    assert "chat_completion returned a str; return an object with .content" in selection.problem
+
+
+async def test_no_error_names_a_private_class() -> None:
+    selection = await replied('{"answer": 5}', fallback_model=None)
+    assert "does not fit the form that was asked for: calls (missing)" in selection.problem
+    assert "_Reply" not in selection.problem
+
+
+async def replied(*replies: str, fallback_model: str | None = "n") -> ToolSelection:
+    config = ToolSelectionConfig(model="m", fallback_model=fallback_model)
+    selector = ToolSelector(ScriptedClient([*replies]), config)
+    return await selector.select_detailed(task=TASK, tool_registry=registry())
+
+
+# Replies of a model of 0.5B, and what the correction has to name.
+STUBS = {
+    "a word": ("Mark", "contains no JSON object"),
+    "our placeholder as an argument": (
+        '{"calls": [{"tool": "air_quality", "args": {"name": "London", "date": "2024-01-01"}}]}',
+        '"location" is a required property',
+    ),
+    "the namespace": (
+        '{"calls": [{"tool": "email", "args": {"location": "x"}}]}',
+        "use one of email.search_emails, email.send_email",
+    ),
+    "another namespace": (
+        '{"calls": [{"tool": "calendar", "args": {"location": "x"}}]}',
+        "use one of calendar.create_event",
+    ),
+    "a kind of thing": (
+        '{"calls": [{"tool": "line_chart", "args": {"location": "x"}}]}',
+        "Correct them, and answer again with calls",
+    ),
+    "a level too deep, and cut": (
+        '{"calls": [{"tool": "air_quality", "args": {"properties": {"location": "London"}}]}',
+        "ends in the middle|is not|not strict",
+    ),
+}
+
+
+@pytest.mark.parametrize("stub", STUBS)
+async def test_a_reply_of_a_weak_model_is_refused_with_the_way_out_s2_08(stub: str) -> None:
+    reply, named = STUBS[stub]
+    config = ToolSelectionConfig(model="m", fallback_model="n")
+    client = ScriptedClient([reply, '{"calls": []}'])
+    selection = await ToolSelector(client, config).select_detailed(
+        task=TASK, tool_registry=registry()
+    )
+    correction = str(client.calls[1].messages[-1].content)
+    assert any(words in correction for words in named.split("|"))
+    # An empty list after calls is no answer.
+    expected = "invalid" if "Correct them" in correction else "empty"
+    assert (selection.calls, selection.status) == ((), expected)
+
+
+async def test_a_bare_call_of_a_weak_model_is_read() -> None:
+    selection = await replied('{"tool": "air_quality", "args": {"location": "London"}}')
+    assert [call.args for call in selection.calls] == [{"location": "London"}]
