@@ -51,6 +51,7 @@ _UNREAD = (
 _NO_READS_LEFT = "No reads are left: answer now from what you have."
 _NOT_READ = "Nothing was read: "
 _NO_ROOM = f"{_NOT_READ}there is no room left in the prompt. Answer from what you have."
+_SAME_CALL = f"{_NOT_READ}this call was made before, and its result stands above. Answer from it."
 _FENCE = "```"
 _MAX_LISTED = 20
 _LISTED_CHARS = 120
@@ -315,6 +316,7 @@ class AnswerRun:
         self._may_call = offer is not None
         self._texts: list[str] = []
         self._turn = AnswerTurn("")
+        self._read_calls: set[str] = set()
 
     async def text(self, messages: Sequence[LLMMessage], offer: ReadOffer | None = None) -> str:
         """Return the answer, after at most `offer.max_reads` reads.
@@ -419,6 +421,8 @@ class AnswerRun:
             if self._tokens_after(exchange) < 0:  # the text of a problem may be long
                 text = problem = _NO_ROOM
                 exchange[index] = offer.result(call, shortest)
+            elif not problem:
+                self._read_calls.add(stable_json(call.args))
             yield self._record(call, problem, tokens=count_tokens(self._counter, text))
         self._messages += exchange
 
@@ -428,6 +432,8 @@ class AnswerRun:
             problem = "the arguments are not one whole JSON object. Correct the call."
         elif call.name.strip() != offer.name:
             problem = f"no tool has this name. Call {offer.name}."
+        elif stable_json(call.args) in self._read_calls:
+            return _SAME_CALL, _SAME_CALL
         elif max_tokens < MIN_LIMIT_TOKENS:
             return _NO_ROOM, _NO_ROOM
         else:

@@ -143,6 +143,19 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     assert (answer.usage.total_tokens, answer.cost_usd) == (105, None)
 
 
+async def test_the_same_read_again_is_answered_in_one_line() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    again = found(pointer.pointer_id)
+    client = ScriptedClient([calls(call(again)), calls(call(again, call_id="c2")), "90,001."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    assert [bool(read.problem) for read in answer.reads] == [False, True]
+    results = [str(message.content) for message in client.calls[2].messages if message.tool_call_id]
+    assert "90001" in results[0]
+    assert results[1].startswith("Nothing was read: this call was made before, and its result")
+    assert len(results[1]) < 200
+
+
 async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
     manager = await session(ROWS)
     usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
