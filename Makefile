@@ -39,7 +39,7 @@ demo: .demo-venv/.installed ## ask an agent eight questions over public data; DE
 	@$(NEEDS_311)
 	@test -x .demo-venv/bin/python || $(PYTHON) -m venv .demo-venv
 	@echo "Installing into .demo-venv (once, about 20 s) ..."
-	@.demo-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,inspect]"
+	@.demo-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,inspect,tokens]"
 	@touch $@
 
 test: .venv/.installed ## run the tests, about two minutes on two cores; CASES=tests/core runs some

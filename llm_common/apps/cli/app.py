@@ -77,7 +77,7 @@ def demo(
     """
     from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, ask
     from llm_common.apps.cli.demo.questions import QUESTIONS
-    from llm_common.apps.cli.demo.report import show_demo
+    from llm_common.apps.cli.demo.report import show_demo, write_pages
     from llm_common.core import counter_label
 
     try:
@@ -89,6 +89,7 @@ def demo(
         for number, question in enumerate(QUESTIONS, start=1):
             progress(f"Question {number}", number - 1, len(QUESTIONS))
             results.append(asyncio.run(ask(question, number, output)))
+    write_pages(results, output)
     if json:
         document = {"budget_tokens": BUDGET.max_input_tokens, "counter": counter_label()}
         folders = {"folder": output, "store": output / STORE, "traces": output / TRACES}

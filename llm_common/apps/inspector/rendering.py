@@ -22,7 +22,7 @@ from llm_common.apps.inspector import formats, run_page
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
-from llm_common.trace import FORM_NAMES, RecordedRun, account, labels, missing_tokens, shares
+from llm_common.trace import FORM_NAMES, RecordedRun, account, labels, shares
 
 PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""
@@ -79,15 +79,21 @@ def render_html(
     )
 
 
-def render_index(entries: Sequence[IndexEntry], *, title: str = "Runs") -> str:
+def render_index(entries: Sequence[IndexEntry], *, title: str = "Runs", lead: str = "") -> str:
     """Render a list of runs as one HTML file that links their pages.
 
     Args:
         entries: The runs with the file names of their pages, in the order of the list.
         title: The heading.
+        lead: A sentence below it, such as what the runs show together.
     """
-    most = max([1, *(entry.flows.returned for entry in entries)])
-    return render("run_index.html", entries=entries, title=title, most=most)
+    rows = []
+    for entry in entries:
+        page = run_page.run_page(
+            entry.run, evidence=entry.evidence, returned_tokens=entry.returned_tokens
+        )
+        rows.append((entry, page))
+    return render("run_index.html", rows=rows, title=title, lead=lead)
 
 
 def content_policy() -> str:
@@ -130,7 +136,6 @@ def _environment() -> Environment:
         "form_names": FORM_NAMES,
         "max_question_chars": _MAX_QUESTION_CHARS,
         "max_text_chars": _MAX_TEXT_CHARS,
-        "missing_tokens": missing_tokens,
         "numeric_columns": _NUMERIC_COLUMNS,
         "output_label": output_label,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached

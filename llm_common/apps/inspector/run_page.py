@@ -1,5 +1,6 @@
 """The page of a run, the pages of its steps, and an index of several runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,7 +20,6 @@ from llm_common.trace import (
     ToolCallLine,
     account,
     flows,
-    missing_tokens,
 )
 
 MAX_UNSEEN: Final = 500
@@ -39,6 +39,7 @@ SOURCE_NAMES: Final = {
 }
 """The parts of a budget, in words."""
 
+_INSTRUCTIONS: Final = frozenset({"", "system", "developer"})  # "" is the definition of a tool
 _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
 _PART_MEANINGS: Final = {
     "words": "words are matches of the question's words",
@@ -81,21 +82,13 @@ class IndexEntry:
         page: File name of its page, in the folder of the index.
         run: The run.
         returned_tokens: See `flows`.
+        evidence: See `run_page`.
     """
 
     page: str
     run: RecordedRun
     returned_tokens: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """Return the question of the run, or its id."""
-        return self.run.title
-
-    @property
-    def flows(self) -> Flows:
-        """Return what its outputs returned, and what was shown."""
-        return flows(self.run, returned_tokens=self.returned_tokens)
+    evidence: Sequence[str] = ()
 
 
 class Total(NamedTuple):
@@ -130,13 +123,17 @@ class RunPage:
         flows: What each output returned, and how much of it was shown.
         messages: The messages of the prompt. Empty if the trace has no texts.
         has_evidence: Whether a part of a message is marked as evidence.
-        evidence: The values that the caller named as evidence.
+        evidence: The values that the caller named as evidence, and that the messages contain.
+        missing_evidence: Those that the messages do not contain.
+        was_sent: Whether a model got the messages.
     """
 
     flows: Flows
     messages: tuple[ShownMessage, ...]
     has_evidence: bool
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[str, ...]
+    missing_evidence: tuple[str, ...]
+    was_sent: bool
 
     def not_shown(self, item: account.Unseen) -> str:
         """Return how much of an item was not shown, as counted where its tokens are known."""
@@ -161,12 +158,28 @@ def run_page(
         returned_tokens: See `flows`.
     """
     marker = Marker(run.question, evidence or values_of(run.answer_text or "", run.question))
+    shown = shown_messages(run, marker)
+    # A trace without texts can tell neither, and a single digit is in every text.
+    values = [value for value in dict.fromkeys(evidence) if shown and len(value) > 1]
+    present = _contained(values, _sent_messages(run))
     return RunPage(
         flows=flows(run, returned_tokens=returned_tokens),
-        messages=tuple(shown_messages(run, marker)),
+        messages=tuple(shown),
         has_evidence=marker.has_evidence,
-        evidence=tuple(evidence),
+        evidence=present,
+        missing_evidence=tuple(value for value in values if value not in present),
+        was_sent=any(not call.is_without_model for call in run.prompts),
     )
+
+
+def _contained(values: Sequence[str], sent: Sequence[Message]) -> tuple[str, ...]:
+    """Return the values that the whole messages contain, without instructions and tools."""
+    contained = []
+    text = "\n".join(message.content for message in sent if message.role not in _INSTRUCTIONS)
+    for value in values:
+        if re.search(rf"(?<![\w.]){re.escape(value)}(?!\w)", text, re.IGNORECASE):
+            contained.append(value)
+    return tuple(contained)
 
 
 def shown_messages(run: RecordedRun, marker: Marker) -> list[ShownMessage]:
@@ -176,7 +189,7 @@ def shown_messages(run: RecordedRun, marker: Marker) -> list[ShownMessage]:
     """
     shown = []
     for role, content in _sent_messages(run):
-        is_context = role not in {"", "system", "developer"}
+        is_context = role not in _INSTRUCTIONS
         parts = marker.parts(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
         shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
     return shown
@@ -217,10 +230,7 @@ def totals(run: RecordedRun) -> dict[str, Total]:
         values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
     if packings:
         # A run may pack several times, and its last prompt is the one to explain.
-        last = packings[-1]
-        pool = last.tokens + sum(missing_tokens(item, last) for item in last.items)
-        about = "over" if last.unlisted else "about"
-        values["In the prompt"] = Total(f"{last.tokens:,}", f"of {about} {pool:,} tokens")
+        values["Packed"] = Total(f"{packings[-1].tokens:,}")
     if calls:
         usages = [call.attempt.usage for call in calls if call.attempt.usage]
         sent = sum(usage.prompt_tokens for usage in usages)

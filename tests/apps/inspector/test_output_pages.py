@@ -116,9 +116,11 @@ async def test_the_tokens_of_stored_outputs_are_counted_not_estimated(
     )
     write(tmp_path / "trace" / "q" / "1.jsonl", BEGIN, line, END)
     assert f" {tokens:,} 100 " in seen(client.get("/runs").text)
-    assert f"Returned → shown {tokens:,} → 100 tokens" in seen(client.get("/runs/q/1").text)
+    assert f"Outputs: returned → shown {tokens:,} → 100 tokens" in seen(
+        client.get("/runs/q/1").text
+    )
     store.delete(query_id="q")
-    assert "Returned → shown About " in seen(client.get("/runs/q/1").text)
+    assert "Outputs: returned → shown About " in seen(client.get("/runs/q/1").text)
 
 
 def test_files_under_any_name_and_in_any_folder_are_runs_if_they_are_traces(

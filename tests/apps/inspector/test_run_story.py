@@ -1,6 +1,7 @@
 """What the page of a run says first: the answer, what was shown of each output, and the prompt."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from llm_common.apps.inspector.run_page import run_page, totals
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.text.display import to_json
-from llm_common.trace import RecordedRun
+from llm_common.trace import NO_MODEL, RecordedRun
 from llm_common.trace.account import why_no_answer
 from llm_common.trace.amounts import Flow, call_label, flows
 from llm_common.trace.lines import (
@@ -263,7 +264,7 @@ async def test_the_order_of_the_page_answers_first(tmp_path: Path) -> None:
         for text in (
             "<h1><bdi>When does the parcel arrive in Oslo?",
             '<h2 id="answer">Answer',
-            '<h2 id="flows">Returned → shown',
+            '<h2 id="flows">Outputs: returned → shown',
             '<h2 id="unseen"',
             '<h2 id="steps">',
             '<h2 id="prompt">',
@@ -305,6 +306,36 @@ def test_an_index_lists_runs_with_their_answers_and_tokens() -> None:
     assert "Because." in page
     assert '<a href="2.html"><bdi>Run x</bdi></a>' in page
     assert "<h1>" in render_index([])
+
+
+def prompt_for_no_model(content: str) -> RecordedRun:
+    line = prompt(to_json({"role": "user", "content": content}))
+    attempt = replace(line.attempt, model=NO_MODEL)
+    return run_of(line.model_copy(update={"attempt": attempt}))
+
+
+def test_a_page_begins_with_the_evidence_that_its_prompt_has() -> None:
+    run = prompt_for_no_model("place: Jarm | mag: 6.1 | day: 2018-01-31")
+    page = render_html(run, evidence=["Jarm", "6.1", "438", "1", "201"])
+    head = page.partition('<h2 id="unseen"')[0]
+    found, missing = re.findall(r'<p class="found">(.*?)</p>', head)
+    assert re.findall("<bdi>(.*?)</bdi>", found) == ["Jarm", "6.1"]
+    assert re.findall("<bdi>(.*?)</bdi>", missing) == ["438", "201"]
+    assert ">No answer<" not in head
+    assert "The prompt as it would be sent" in page
+
+
+def test_a_trace_without_texts_tells_nothing_about_evidence() -> None:
+    run = run_of(RunBegin(query_id="q", query="?"), packing())
+    assert 'class="found"' not in render_html(run, evidence=["6.1"])
+
+
+def test_an_index_begins_with_its_lead_and_shows_evidence_instead_of_no_answer() -> None:
+    entry = IndexEntry("1.html", prompt_for_no_model("mag 6.1"), {}, ["6.1", "438"])
+    page = render_index([entry], lead="<1> of 1")
+    assert '<p class="sum"><bdi>&lt;1&gt; of 1</bdi></p>' in page
+    assert page.count('<p class="found">') == 2
+    assert "No model was asked" not in page
 
 
 def test_a_bar_within_quotes_is_no_cell_of_a_shown_table() -> None:

@@ -96,7 +96,7 @@ def test_a_run_has_the_totals_of_its_steps() -> None:
     assert {name: tuple(total) for name, total in run_page.totals(run).items()} == {
         "Ended": ("error", ""),
         "Seconds": ("1.26", ""),
-        "In the prompt": ("300", "of about 500 tokens"),
+        "Packed": ("300", ""),
         "Model calls": ("3", ""),
         "Tokens sent": ("2,000", "25% from the cache"),
         "Tokens received": ("100", ""),
@@ -109,7 +109,7 @@ def test_a_run_without_an_end_and_prices_has_no_such_totals() -> None:
     totals = run_page.totals(run_of(packing(unlisted=3), call(), ToolCallLine(tool="find")))
     assert totals["Ended"].value == "no end"
     assert totals["Seconds"].value == "-"
-    assert totals["In the prompt"].detail == "of over 500 tokens"
+    assert totals["Packed"].detail == ""
     assert totals["Cost"].value == "unknown"
     assert totals["Tokens sent"].detail == ""
     assert totals["Tool calls"].detail == ""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from llm_common.agents import (
     AgenticExecutor,
@@ -17,11 +17,10 @@ from llm_common.agents import (
 from llm_common.apps.cli.demo.baselines import best_records, first_tokens
 from llm_common.apps.cli.demo.public_data import public_tools
 from llm_common.apps.cli.demo.questions import Question
-from llm_common.apps.inspector import render_html
 from llm_common.core import DefaultCounter, LLMResponse
 from llm_common.testing import ScriptedClient
 from llm_common.text import to_json
-from llm_common.trace import NO_MODEL, Trace, read_trace
+from llm_common.trace import NO_MODEL, Trace
 
 BUDGET: Final = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
 STORE: Final = "context"
@@ -40,22 +39,26 @@ class QuestionResult:
 
     Attributes:
         question: The question.
+        trace: The trace of the run, or None if it could not be written.
+        output_tokens: Tokens of the tools' outputs by pointer id.
         tokens_returned: Tokens of all outputs of the tools.
         tokens_in_prompt: Tokens of the prompt that a model would get.
-        seen: The line of it, or of the query's rows, with the most values of the first evidence.
+        seen: The line of it with the most values of the first evidence.
         missing: The pieces of evidence that the prompt lacks.
-        found_in: Where a model sees all of it: the prompt, the rows of one query, or nowhere.
+        in_prompt: Whether the prompt contains all of it.
         in_first_tokens: Whether the beginnings of the outputs contain all of it, in as many tokens.
         in_best_records: Whether the records that BM25 ranks first do.
         problem: What failed, or an empty text.
     """
 
     question: Question
+    trace: Path | None
+    output_tokens: dict[str, int]
     tokens_returned: int
     tokens_in_prompt: int
     seen: str
     missing: tuple[str, ...]
-    found_in: Literal["prompt", "query", ""]
+    in_prompt: bool
     in_first_tokens: bool
     in_best_records: bool
     problem: str
@@ -65,11 +68,10 @@ async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
     """Gather the data for a question, and look for its evidence in the prompt.
 
     Word ranking chooses the calls. No model answers, so the run ends with its prompt. The folder
-    gets the outputs, the trace, and the page of the run, as `llm-common inspect` shows it.
+    gets the outputs and the trace.
 
     Raises:
-        OSError: If the page cannot be written.
-        StoreError: If the store or the trace cannot be read.
+        StoreError: If the store cannot be read.
     """
     session = Session(FileContextPointerStore(folder / STORE), session_id=f"demo:{number}")
     await session.clear()  # of an earlier demo in this folder
@@ -89,7 +91,7 @@ async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
         answer = await executor.run(
             question.text, plan=question.steps, answering=Answering(budget=BUDGET), session=manager
         )
-    trace.flush()  # the page is rendered from the file
+    trace.flush()  # the pages are rendered from the file
 
     outputs = []
     tokens = {}
@@ -98,31 +100,21 @@ async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
         text = output if isinstance(output, str) else to_json(output)
         tokens[pointer.pointer_id] = DefaultCounter().count(text)
         outputs.append(output)
-    if run.path:
-        values = [value for piece in question.evidence for value in piece.split(" | ")]
-        page = render_html(read_trace(run.path), evidence=values, returned_tokens=tokens)
-        (folder / f"{number}.html").write_text(page, encoding="utf-8")
 
     prompt = "\n".join(str(message.content) for call in model.calls for message in call.messages)
     missing = question.missing_from(prompt)
-    found_in: Literal["prompt", "query", ""] = "" if missing else "prompt"
-    rows = ""
-    tables = await session.tables()  # the newest first
-    if missing and question.sql and tables:
-        rows = await session.query(question.sql.format(table=tables[0].name))
-        if not question.missing_from(rows):
-            found_in = "query"
-
     # The simpler ways get as many tokens as the prompt has.
     first = first_tokens(outputs, max_tokens=answer.prompt_tokens)
     best = best_records(question.text, outputs, max_tokens=answer.prompt_tokens)
     return QuestionResult(
         question=question,
+        trace=run.path,
+        output_tokens=tokens,
         tokens_returned=sum(tokens.values()),
         tokens_in_prompt=answer.prompt_tokens,
-        seen=question.line_of(f"{prompt}\n{rows}"),
+        seen=question.line_of(prompt),
         missing=missing,
-        found_in=found_in,
+        in_prompt=not missing,
         in_first_tokens=not question.missing_from(first),
         in_best_records=not question.missing_from(best),
         problem=answer.problem or "; ".join(answer.failures),

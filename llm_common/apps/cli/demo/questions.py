@@ -17,14 +17,16 @@ class Question:
         steps: Descriptions of the calls to make.
         evidence: Values of a record that occur near each other only in the outputs of the right
             calls, separated by ` | `. A count needs every record that it counts.
-        sql: A SELECT, as a model would write it, whose rows may contain the evidence. `{table}`
-            stands for the table of the last output. "" asks nothing.
     """
 
     text: str
     steps: tuple[str, ...]
     evidence: tuple[str, ...]
-    sql: str = ""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return the values of all pieces of evidence."""
+        return tuple(value for piece in self.evidence for value in piece.split(" | "))
 
     def missing_from(self, text: str) -> tuple[str, ...]:
         """Return the pieces of evidence that a text does not contain."""
@@ -33,7 +35,7 @@ class Question:
     def line_of(self, text: str) -> str:
         """Return the line with the first piece of evidence, or the lines nearest to each other."""
         values = self.evidence[0].split(" | ")
-        lines = text.splitlines()
+        lines = text.splitlines() or [""]  # no prompt if a tool failed
         shared = [sum(value in line for value in values) for line in lines]
         best = max(range(len(lines)), key=lambda index: (values[0] in lines[index], shared[index]))
         chosen = {best}
@@ -133,8 +135,6 @@ QUESTIONS: Final = (
             "Get the bird strikes of the year 1999",
         ),
         evidence=("1999-04-05 | UNITED AIRLINES | 1715077",),
-        sql='SELECT "Flight Date", "Aircraft Airline Operator", "Cost Total $" FROM {table} '
-        'ORDER BY "Cost Total $" DESC LIMIT 1',
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The table of `llm-common demo`, and what to try next."""
+"""The table and the pages of `llm-common demo`, and what to try next."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,10 +9,13 @@ from rich.table import Table
 
 from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.terminal import safe_text
+from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
 from llm_common.core import counter_label
 from llm_common.text import one_line
+from llm_common.trace import read_trace
 
 _MAX_SEEN_CHARS = 160  # two or three lines of the table
+_INDEX = "index.html"
 
 
 def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console) -> None:
@@ -38,7 +41,7 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
     )
     table.add_column("BM25", f"{sum(result.in_best_records for result in results)} {of_all}")
     table.add_column(
-        "llm-common", f"{sum(bool(result.found_in) for result in results)} {of_all}", no_wrap=True
+        "llm-common", f"{sum(result.in_prompt for result in results)} {of_all}", no_wrap=True
     )
     for number, result in enumerate(results, start=1):
         seen = one_line(result.seen, max_chars=_MAX_SEEN_CHARS)
@@ -48,13 +51,13 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
             f"{result.tokens_in_prompt:,}",
             "yes" if result.in_first_tokens else "no",
             "yes" if result.in_best_records else "no",
-            result.found_in or "no",
+            "yes" if result.in_prompt else "no",
         )
     console.print(table)
     for number, result in enumerate(results, start=1):
         if result.problem:
             console.print(safe_text(f"Question {number}: {result.problem}", style="red"))
-        elif not result.found_in:
+        elif not result.in_prompt:
             lacks = f"lacks {len(result.missing)} of {len(result.question.evidence)} records"
             text = f"Question {number}: the prompt {lacks}, such as {result.missing[0]}"
             console.print(safe_text(text, style="red"))
@@ -64,8 +67,43 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
     console.print(
         safe_text(
             f"\nTokens are {counter_label()}.\n"
-            f"What is in each prompt, and why: open {folder / '1.html'} and so on in a browser.\n"
+            f"What is in each prompt, and why: open {folder / _INDEX} in a browser.\n"
             f"All outputs and runs: llm-common inspect {folders}\n"
             'Your own folder: llm-common pack "how are strings escaped" PATH'
         )
     )
+
+
+def write_pages(results: Sequence[QuestionResult], folder: Path) -> None:
+    """Write the page of each run, and an index of them with the result of the demo.
+
+    Raises:
+        OSError: If a page cannot be written.
+        StoreError: If a trace cannot be read.
+    """
+    entries = []
+    for number, result in enumerate(results, start=1):
+        if result.trace is None:
+            continue
+        run, name = read_trace(result.trace), f"{number}.html"
+        previous = f"{number - 1}.html" if number > 1 else None
+        following = f"{number + 1}.html" if number < len(results) else None
+        evidence = result.question.values
+        page = render_html(
+            run,
+            evidence=evidence,
+            neighbours=Neighbours(previous, following, _INDEX),
+            returned_tokens=result.output_tokens,
+        )
+        (folder / name).write_text(page, encoding="utf-8")
+        entries.append(IndexEntry(name, run, result.output_tokens, evidence))
+    in_prompt = sum(result.in_prompt for result in results)
+    in_first = sum(result.in_first_tokens for result in results)
+    in_best = sum(result.in_best_records for result in results)
+    lead = (
+        f"{in_prompt} of {len(results)} prompts have all records of the answer. As many tokens of "
+        f"the outputs' beginnings have them for {in_first}, and of their best records by BM25 for "
+        f"{in_best}."
+    )
+    index = render_index(entries, title="Eight questions over public data", lead=lead)
+    (folder / _INDEX).write_text(index, encoding="utf-8")
