@@ -32,7 +32,7 @@ from llm_common.errors import (
     UnsafePathError,
 )
 from llm_common.pointers import find_pointers, newest_pointers, read_pointer
-from llm_common.storage import query_id_of
+from llm_common.storage import folder_of, query_id_of
 from llm_common.trace import flows, labels
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
@@ -99,6 +99,7 @@ class Inspector:
         return render(
             "queries.html",
             queries=page.queries,
+            questions=self.runs.questions({folder_of(query.query_id) for query in page.queries}),
             total=page.total,
             page_number=page_number,
             words=words,

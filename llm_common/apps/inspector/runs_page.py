@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -55,6 +56,15 @@ class RecordedRuns:
                     run = read_trace(path)
             runs.append(run)
         return runs, len(paths)
+
+    def questions(self, folders: Collection[str]) -> dict[str, str]:
+        """Return the question of the newest run in each of these folders that has runs."""
+        questions: dict[str, str] = {}
+        for path in self._paths(None):
+            folder = path.parent.name
+            if folder in folders and folder not in questions:
+                questions[folder] = read_ends(path).question
+        return questions
 
     def strangers(self) -> list[str]:
         """Return the first 20 `.jsonl` files that are not runs, each with the reason."""

@@ -148,3 +148,9 @@ def test_only_a_package_of_the_extra_is_named_as_missing(module: str, code: int)
     )
     assert result.returncode == code
     assert ("llm-common needs typer: " in result.stderr) == (code == 2)
+
+
+def test_the_package_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "llm_common", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == run("--version").stdout

@@ -10,6 +10,7 @@ from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.application import Inspector
 from llm_common.core import DefaultCounter
 from llm_common.core.models import LLMUsage
+from llm_common.storage import folder_of
 from llm_common.text.display import to_json
 from llm_common.trace.lines import OffloadLine, RunBegin, RunEnd
 from tests.apps.inspector.hostile_data import browser
@@ -121,6 +122,19 @@ async def test_the_tokens_of_stored_outputs_are_counted_not_estimated(
     )
     store.delete(query_id="q")
     assert "Outputs: returned → shown About " in seen(client.get("/runs/q/1").text)
+
+
+async def test_a_query_has_the_question_of_its_newest_run_beside_it(
+    client: TestClient, store: FileContextPointerStore, tmp_path: Path
+) -> None:
+    await save(store, "get_numbers", [1, 2, 3])
+    [query] = store.newest_queries(limit=1).queries
+    folder = tmp_path / "trace" / folder_of(query.query_id)
+    for name, text in (("1", "an old question?"), ("2", "a <new> question?")):
+        write(folder / f"{name}.jsonl", BEGIN.model_copy(update={"query": text}), END)
+    page = client.get("/queries").text
+    assert "a &lt;new&gt; question?" in page
+    assert "an old question?" not in page
 
 
 def test_files_under_any_name_and_in_any_folder_are_runs_if_they_are_traces(
