@@ -26,7 +26,7 @@ tab-separated lines in a pipe. `--json` prints one JSON document with the names 
 uses. `NO_COLOR` turns colours off. Control characters in stored text are escaped on a terminal,
 and kept in a pipe or file.
 
-`llm-common --install-completion` adds completion of commands, options and query ids to your shell.
+`llm-common --install-completion` adds completion of commands and options to your shell.
 
 | Exit code | Meaning |
 |---|---|

@@ -12,7 +12,6 @@ from llm_common.apps.cli.stores import (
     Query,
     Store,
     check_whole_pointer_id,
-    complete_query,
     find_query_id,
     no_query,
     open_store,
@@ -92,7 +91,6 @@ def list_(
         typer.Argument(
             metavar="QUERY",
             help="List the pointers of this query.",
-            autocompletion=complete_query,
         ),
     ] = None,
     *,
@@ -311,9 +309,7 @@ def search(
     ] = "calls",
     query: Annotated[
         str | None,
-        typer.Option(
-            metavar="QUERY", help="Search only this query.", autocompletion=complete_query
-        ),
+        typer.Option(metavar="QUERY", help="Search only this query."),
     ] = None,
     store: Store = None,
     limit: Limit = 20,
@@ -430,7 +426,6 @@ def erase(
         typer.Argument(
             metavar="QUERY",
             help="Queries: their ids or questions.",
-            autocompletion=complete_query,
         ),
     ],
     *,

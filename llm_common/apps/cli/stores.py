@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_common.apps.cli.terminal import ExitCode, end, listed
-from llm_common.errors import ConfigError, InvalidIdError, StoreError
+from llm_common.errors import InvalidIdError
 
 if TYPE_CHECKING:
     from llm_common.agents import ContextPointerStore
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")  # a repeat that was kept has four more digits
 _POINTER_PREFIX = re.compile(r"[0-9a-f]{4,11}")
-_MAX_COMPLETIONS = 100
 _MAX_FOLDERS = 200  # that are looked at for a store, in a folder with many
 _MAX_NAMED = 5  # in one message
 _MAX_QUOTED_CHARS = 100
@@ -38,20 +37,6 @@ Store = Annotated[
         show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
     ),
 ]
-
-
-def complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ids of queries that begin with what was typed, for the shell."""
-    from llm_common.storage import query_id_of
-
-    try:
-        store, _ = open_store(ctx.params.get("store"), reading=True)
-        query_ids = sorted(query_id_of(folder) for folder in store.records.blobs.folders())
-    except (ConfigError, StoreError, typer.Exit):
-        return []  # a message would appear in the middle of the line that is being typed
-    return [query_id for query_id in query_ids if query_id.startswith(incomplete)][
-        :_MAX_COMPLETIONS
-    ]
 
 
 def check_pointer_id(value: str) -> str:
@@ -83,9 +68,7 @@ def check_whole_pointer_id(value: str) -> str:
 
 Query = Annotated[
     str,
-    typer.Argument(
-        metavar="QUERY", help="A query: its id or its question.", autocompletion=complete_query
-    ),
+    typer.Argument(metavar="QUERY", help="A query: its id or its question."),
 ]
 Pointer = Annotated[
     str,

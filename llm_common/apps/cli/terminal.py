@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -37,7 +36,6 @@ _MAX_CELL_CHARS = 300  # about four lines of a terminal
 _MAX_LOG_CHARS = 1_000
 _MAX_LISTED = 5  # names in one message
 _QUIET_S = 1.0  # a bar that flashes up for less disturbs more than it informs
-_LINE_S = 10.0  # between two lines of progress where no bar can be drawn
 _FILE_COLUMNS = 160  # rich assumes 80 columns for a file, which would wrap most paths
 
 
@@ -411,9 +409,7 @@ def end_list(total: int, limit: int, offset: int, noun: str, *, nothing: str, si
 def show_progress(
     first_step: str, *, silent: bool = False
 ) -> Iterator[Callable[[str, int, int], object]]:
-    """Yield a callback that shows progress on stderr, beginning after a second.
-
-    If stderr is not a terminal, it prints a line every ten seconds.
+    """Yield a callback that shows progress on a terminal's stderr, beginning after a second.
 
     Args:
         first_step: Description of the step until the callback is first called.
@@ -423,11 +419,8 @@ def show_progress(
         The callback. It takes a description, the count that is done, and the total or 0.
     """
     console = Console(stderr=True)
-    if silent:
+    if silent or not console.is_terminal:
         yield lambda *_: None
-        return
-    if not console.is_terminal:
-        yield _progress_lines()
         return
     from rich.progress import (  # noqa: PLC0415 - slow to import
         BarColumn,
@@ -456,17 +449,3 @@ def show_progress(
         timer.cancel()
         timer.join()  # otherwise a bar that is just starting would never be stopped
         bar.stop()
-
-
-def _progress_lines() -> Callable[[str, int, int], object]:
-    """Return a callback that prints a line on stderr, at most every ten seconds."""
-    last_s = time.monotonic()
-
-    def show(step: str, done: int, total: int) -> None:
-        nonlocal last_s
-        if time.monotonic() - last_s < _LINE_S:
-            return
-        last_s = time.monotonic()
-        say(f"{step}: {done:,} of {total:,}" if total else f"{step}: {done:,}")
-
-    return show

@@ -43,7 +43,6 @@ class QuestionResult:
         output_tokens: Tokens of the tools' outputs by pointer id.
         tokens_returned: Tokens of all outputs of the tools.
         tokens_in_prompt: Tokens of the prompt that a model would get.
-        seen: The line of it with the most values of the first evidence.
         missing: The pieces of evidence that the prompt lacks.
         in_prompt: Whether the prompt contains all of it.
         in_first_tokens: Whether the beginnings of the outputs contain all of it, in as many tokens.
@@ -56,7 +55,6 @@ class QuestionResult:
     output_tokens: dict[str, int]
     tokens_returned: int
     tokens_in_prompt: int
-    seen: str
     missing: tuple[str, ...]
     in_prompt: bool
     in_first_tokens: bool
@@ -112,7 +110,6 @@ async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
         output_tokens=tokens,
         tokens_returned=sum(tokens.values()),
         tokens_in_prompt=answer.prompt_tokens,
-        seen=question.line_of(prompt),
         missing=missing,
         in_prompt=not missing,
         in_first_tokens=not question.missing_from(first),

@@ -32,19 +32,6 @@ class Question:
         """Return the pieces of evidence that a text does not contain."""
         return tuple(piece for piece in self.evidence if not _has_record(text, piece.split(" | ")))
 
-    def line_of(self, text: str) -> str:
-        """Return the line with the first piece of evidence, or the lines nearest to each other."""
-        values = self.evidence[0].split(" | ")
-        lines = text.splitlines() or [""]  # no prompt if a tool failed
-        shared = [sum(value in line for value in values) for line in lines]
-        best = max(range(len(lines)), key=lambda index: (values[0] in lines[index], shared[index]))
-        chosen = {best}
-        for value in values:
-            holding = [index for index, line in enumerate(lines) if value in line]
-            if holding and value not in lines[best]:
-                chosen.add(min(holding, key=lambda index: abs(index - best)))
-        return " | ".join([lines[index] for index in sorted(chosen)])
-
 
 # Some steps fetch data that the answer does not need, which the prompt should leave out. The first
 # three questions use other words than the data, the next two its own. Then come a list, a count and

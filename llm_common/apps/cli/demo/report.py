@@ -11,10 +11,8 @@ from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.terminal import safe_text
 from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
 from llm_common.core import counter_label
-from llm_common.text import one_line
 from llm_common.trace import read_trace
 
-_MAX_SEEN_CHARS = 160  # two or three lines of the table
 _INDEX = "index.html"
 
 
@@ -29,7 +27,7 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
         )
     )
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True)
-    table.add_column("Question, and what a model would see of the answer", ratio=1)
+    table.add_column("Question, and the records of its answer", ratio=1)
     table.add_column(
         "Returned", f"{sum(result.tokens_returned for result in results):,}", justify="right"
     )
@@ -44,9 +42,10 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
         "llm-common", f"{sum(result.in_prompt for result in results)} {of_all}", no_wrap=True
     )
     for number, result in enumerate(results, start=1):
-        seen = one_line(result.seen, max_chars=_MAX_SEEN_CHARS)
+        evidence = "\n".join(result.question.evidence)
         table.add_row(
-            safe_text(f"{number}. {result.question.text}\n") + safe_text(f"{seen}\n", style="dim"),
+            safe_text(f"{number}. {result.question.text}\n")
+            + safe_text(f"{evidence}\n", style="dim"),
             f"{result.tokens_returned:,}",
             f"{result.tokens_in_prompt:,}",
             "yes" if result.in_first_tokens else "no",
