@@ -28,9 +28,12 @@ from llm_common.agents import (
     FileContextPointerStore,
     LexicalRelevanceSelector,
     ObjectContextPointerStore,
+    Offloaded,
     OffloadPolicy,
     PromptBundle,
     ReadBackTool,
+    Session,
+    SessionConfig,
     TokenBudget,
     ToolContextManager,
     ToolIndex,
@@ -69,6 +72,7 @@ from llm_common.folders import pack_folder
 from llm_common.history import fold, search_history
 from llm_common.memory import Event, MemoryFilters, PostgresMemory, SqliteMemory
 from llm_common.testing import ScriptedClient
+from llm_common.text import stable_json
 from llm_common.tools import read_definitions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -164,6 +168,14 @@ def executor(at: Path, **changes: Any) -> AgenticExecutor:
 
 async def run(at: Path, plan: Any) -> Any:
     return await executor(at).run("Is it snowing?", plan=plan)
+
+
+def without_await() -> str:
+    pending = registry().execute("weather", {"city": "Oslo"})
+    try:
+        return stable_json(pending)
+    finally:
+        pending.close()
 
 
 def registry() -> ToolRegistry:
@@ -460,8 +472,46 @@ MISTAKES = [
         "a tool name with a space",
         lambda at: ToolRegistry().register(registry, name="the weather"),
         ConfigError,
-        "a tool's name has 1 to 64 letters, digits and the characters _ . -; pass another name "
-        "as name=",
+        "'the weather' cannot be the name of a tool, which has 1 to 64 letters, digits and the "
+        "characters _ . -; pass Tool(function, name=...)",
+    ),
+    Mistake(
+        "the config of a session as a dict",
+        lambda at: Session(at, config={}),
+        TypeError,
+        "config must be a SessionConfig, got dict; pass SessionConfig(offload=..., fold=...)",
+    ),
+    Mistake(
+        "one text where several are pinned",
+        lambda at: SessionConfig(pinned="Use tabs."),
+        TypeError,
+        "pinned is a str, of which each letter would be pinned; pass a tuple",
+    ),
+    Mistake(
+        "the arguments of a call as a text",
+        lambda at: Session(at).offload([1], tool="list_orders", args="shop=7"),
+        TypeError,
+        "args must be the arguments of the call as a dict, got str",
+    ),
+    Mistake(
+        "a function where its name belongs",
+        lambda at: Session(at).offload([1], tool=print, args={}),
+        TypeError,
+        "tool must be the tool's name as a str, got builtin_function_or_method",
+    ),
+    Mistake(
+        "an offloaded result in place of its id",
+        lambda at: Session(at).read(
+            Offloaded(pointer_id="a", tool_name="t", total_chars=1, text="")
+        ),
+        TypeError,
+        "pointer_id must be a str, got Offloaded; pass its pointer_id",
+    ),
+    Mistake(
+        "the coroutine of a forgotten await",
+        lambda at: without_await(),
+        UnserialisableError,
+        "A value of type coroutine has no JSON form; await it",
     ),
     Mistake(
         "a tool that is nearly there",

@@ -417,7 +417,15 @@ async def _call(
             raise LLMError(
                 f"{type(client).__name__}.chat_completion is not async; make it an `async def`"
             )
-        return _ProviderResponse.of(await pending)
+        response = await pending
+        if isinstance(response, str | dict | None):
+            raise MalformedReplyError(
+                f"{type(client).__name__}.chat_completion returned a {type(response).__name__}; "
+                "return an object with content, such as LLMResponse",
+                reason="empty",
+                reply="",
+            )
+        return _ProviderResponse.of(response)
 
 
 async def _streamed_call(

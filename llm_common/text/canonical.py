@@ -29,7 +29,7 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -377,9 +377,9 @@ def _simplified(value: object) -> object:
 
 
 def _without_form(value: object) -> UnserialisableError:
+    way_out = "await it" if isinstance(value, Awaitable) else "pass its data instead of the object"
     return UnserialisableError(
-        f"A value of type {type(value).__name__} has no JSON form; "
-        "pass its data instead of the object"
+        f"A value of type {type(value).__name__} has no JSON form; {way_out}"
     )
 
 

@@ -118,8 +118,8 @@ class Tool:
             name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                "a tool's name has 1 to 64 letters, digits and the characters _ . -; pass "
-                "another name as name=",
+                f"{str(name)[:80]!r} cannot be the name of a tool, which has 1 to 64 letters, "
+                "digits and the characters _ . -; pass Tool(function, name=...)",
                 variable="name",
                 value=str(name)[:80],
             )

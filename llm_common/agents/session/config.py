@@ -84,6 +84,9 @@ class SessionConfig:
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
         ttl_s: Seconds from the last save or read of a result to its expiry. None takes the store's
             own lifetime.
+
+    Raises:
+        TypeError: If `pinned` is a str.
     """
 
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
@@ -97,6 +100,10 @@ class SessionConfig:
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
     ttl_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pinned, str):
+            raise TypeError("pinned is a str, of which each letter would be pinned; pass a tuple")
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once

@@ -101,6 +101,13 @@ class ShownResults:
             pointer: The pointer of a result that is stored already.
             view: Tells which results the messages show. None without messages.
         """
+        for name, value, kind, hint in (
+            ("tool", tool, str, "the tool's name as a str"),
+            ("args", args, Mapping, "the arguments of the call as a dict"),
+            ("query", query, str, "a str"),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} must be {hint}, got {type(value).__name__}")
         if not isinstance(turn, OffloadTurn):
             turn = self._turn(turn, query, messages or ())
         if isinstance(result, bytes) and pointer is None:
@@ -259,6 +266,10 @@ class ShownResults:
         cursor: str | None,
     ) -> ContextReading:
         """Return a piece of a stored result. See `Session.read`."""
+        if not isinstance(pointer_id, str | None):
+            raise TypeError(
+                f"pointer_id must be a str, got {type(pointer_id).__name__}; pass its pointer_id"
+            )
         if pointer_id is None:
             raise PointerNotFoundError(
                 "this result has no pointer: it is whole in the text that offload returned, or it "

@@ -70,7 +70,7 @@ class Session:
     Raises:
         InvalidIdError: If `session_id` is not allowed.
         StoreError: If a folder is given on a system that is not POSIX.
-        TypeError: If `store` is something else.
+        TypeError: If `store` or `config` is something else.
     """
 
     def __init__(
@@ -83,6 +83,11 @@ class Session:
         lists_own: bool = False,
         siblings: str = "",
     ) -> None:
+        if not isinstance(config, SessionConfig | None):
+            raise TypeError(
+                f"config must be a SessionConfig, got {type(config).__name__}; pass "
+                "SessionConfig(offload=..., fold=...)"
+            )
         self.config: Final = config or SessionConfig()
         self.results: Final = SavedResults(
             store_of(store),

@@ -156,16 +156,19 @@ def needs_extra(what: str, extra: str, packages: Container[str]) -> Iterator[Non
 
 @contextmanager
 def _inert_errors() -> Iterator[None]:
-    """Replace control characters in usage errors, which quote the arguments."""
+    """Print a usage error on one line, without the control characters that it quotes."""
     try:
         yield
     except Exception as exc:
         # Usage errors are click's or typer's own class, depending on typer's version.
-        # Both have this method, and typer prints their `message` only after this block.
+        # Both have this method.
         if hasattr(exc, "format_message"):
-            # pydantic puts this before the text of a ValueError
-            message = str(vars(exc).get("message") or "").removeprefix("Value error, ")
-            vars(exc)["message"] = safe_text(message).plain
+            # pydantic puts the second beginning before the text of a ValueError
+            text = exc.format_message().removeprefix("Invalid value: ")
+            context = getattr(exc, "ctx", None)
+            help_hint = f" (see {context.command_path} --help)" if context else ""
+            # Not in typer's box, which breaks paths that one copies.
+            end(f"Error: {text.removeprefix('Value error, ')}{help_hint}", ExitCode.USAGE)
         raise
 
 
@@ -185,8 +188,7 @@ def _exit_codes() -> Iterator[None]:
         raise
     # Before their base class LLMCommonError, since these are mistakes of the command line.
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
-        # Ends with 2. The text quotes a value, so `_inert_errors` is around this block.
-        raise typer.BadParameter(str(exc)) from exc
+        end(f"Error: {exc}", ExitCode.USAGE)
     except PointerNotFoundError as exc:
         end(exc.message, ExitCode.NOTHING)
     except LLMCommonError as exc:

@@ -39,7 +39,6 @@ _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
-_MAX_MATCHING_QUERIES: Final = 10
 
 
 class Inspector:
@@ -140,16 +139,10 @@ class Inspector:
             in_results=in_results,
             max_passage_chars=_PASSAGE_CHARS,
         )
-        # Ids are matched as texts, which a search by words would not find in part.
-        queries: list[str] = []
-        if words and page_number == 1:
-            query_ids = map(query_id_of, self._blobs.folders())
-            queries = [query_id for query_id in query_ids if words.lower() in query_id.lower()]
         return render(
             "search.html",
             search=search,
             rows=search_rows(search.matches[(page_number - 1) * PAGE_ROWS :], words),
-            queries=queries[:_MAX_MATCHING_QUERIES],
             words=words,
             in_results=in_results,
             page_number=page_number,

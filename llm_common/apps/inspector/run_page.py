@@ -41,22 +41,6 @@ SOURCE_NAMES: Final = {
 
 _INSTRUCTIONS: Final = frozenset({"", "system", "developer"})  # "" is the definition of a tool
 _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
-_PART_MEANINGS: Final = {
-    "words": "words are matches of the question's words",
-    "vectors": "vectors is the similarity of the meaning",
-    "mentioned": "mentioned means that the question names a value of its call",
-    "named": "named means that the best match names its call",
-    "names": "names means that it names the call of the best match",
-    "recency": "recency is higher for what was saved later",
-    "newest": "newest is higher for later turns",
-    "neighbours": "neighbours is the score of the turns around it",
-    "code": "code is added to source files",
-    "tests": "tests is taken off from test files",
-    "change": "change is higher for files that changed lately",
-    "recent": "recent is higher for files that changed lately",
-    "relevance": "relevance is the score that the memory store gave",
-    "project": "project is added to what belongs to the project",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +261,3 @@ def exact_text(line: Line) -> str | None:
         case ToolCallLine():
             return line.args
     return None
-
-
-def score_legend(line: PackingLine) -> str:
-    """Return a sentence about the parts of the scores of a packing."""
-    names = dict.fromkeys(
-        name for item in line.items for name, value in item.parts.items() if value
-    )
-    meanings = [_PART_MEANINGS[name] for name in names if name in _PART_MEANINGS]
-    sentence = "A score is the sum of its parts, and compares with scores of the same kind only."
-    return f"{sentence} {'; '.join(meanings).capitalize()}." if meanings else sentence

@@ -124,11 +124,12 @@ async def test_a_search_covers_whole_results_only_on_request(
     assert f'href="{address}"' in client.get("/search?words=harbour&in=results").text
 
 
-async def test_a_search_names_the_queries_whose_id_contains_the_words(
+async def test_a_search_links_the_queries_whose_id_contains_the_words(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     await save(store, "user:7", "text")
-    assert 'href="/queries/user%3B7"' in client.get("/search?words=R:7").text
+    assert 'href="/queries?words=R%3A7"' in client.get("/search?words=R:7").text
+    assert 'href="/queries/user%3B7"' in client.get("/queries?words=R%3A7").text
 
 
 async def test_a_change_of_the_store_shows_on_the_next_page(

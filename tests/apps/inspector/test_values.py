@@ -201,11 +201,11 @@ def test_a_run_that_is_too_long_for_a_page_is_not_read(tmp_path: Path) -> None:
         RecordedRuns(tmp_path).run("q", "20260101T1")
 
 
-async def test_a_search_lists_no_other_queries(tmp_path: Path) -> None:
+async def test_a_filter_lists_no_other_queries(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path / "store", durability="rename")
     for query_id in ("alpha-1", "beta-1"):
         await store.save(query_id=query_id, tool_name="t", args={}, result="x")
-    page = browser(Inspector(tmp_path / "store", None)).get("/search?words=ALPHA").text
+    page = browser(Inspector(tmp_path / "store", None)).get("/queries?words=ALPHA").text
     assert 'href="/queries/alpha-1"' in page
     assert "beta-1" not in page
 

@@ -85,17 +85,14 @@ def write_pages(results: Sequence[QuestionResult], folder: Path) -> None:
         if result.trace is None:
             continue
         run, name = read_trace(result.trace), f"{number}.html"
-        previous = f"{number - 1}.html" if number > 1 else None
-        following = f"{number + 1}.html" if number < len(results) else None
-        evidence = result.question.values
         page = render_html(
             run,
-            evidence=evidence,
-            neighbours=Neighbours(previous, following, _INDEX),
+            evidence=result.question.values,
+            neighbours=Neighbours(index=_INDEX),
             returned_tokens=result.output_tokens,
         )
         (folder / name).write_text(page, encoding="utf-8")
-        entries.append(IndexEntry(name, run, result.output_tokens, evidence))
+        entries.append(IndexEntry(name, run, result.output_tokens, result.question.values))
     in_prompt = sum(result.in_prompt for result in results)
     in_first = sum(result.in_first_tokens for result in results)
     in_best = sum(result.in_best_records for result in results)
@@ -104,5 +101,6 @@ def write_pages(results: Sequence[QuestionResult], folder: Path) -> None:
         f"the outputs' beginnings have them for {in_first}, and of their best records by BM25 for "
         f"{in_best}."
     )
-    index = render_index(entries, title="Eight questions over public data", lead=lead)
-    (folder / _INDEX).write_text(index, encoding="utf-8")
+    (folder / _INDEX).write_text(
+        render_index(entries, title="Eight questions over public data", lead=lead), encoding="utf-8"
+    )

@@ -104,7 +104,7 @@ def text_in(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except OSError as exc:
-        reason = f"{path} cannot be read ({exc.strerror}); change its permissions"
+        reason = f"{path} cannot be read ({exc.strerror}); name a file that you may read"
         raise ConfigError(reason, variable="config") from exc
     except UnicodeDecodeError as exc:
         reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
