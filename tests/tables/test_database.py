@@ -458,6 +458,15 @@ def test_a_comparison_of_numbers_as_text_is_told_t_15() -> None:
     assert database.query('SELECT id FROM "3ac5" ORDER BY weight').notes == (note,)
 
 
+def test_lines_that_are_no_rows_are_told_t_17() -> None:
+    csv = "id,name,qty\n" + "1,a,2\n" * 20
+    assert loaded(csv).query("SELECT count(*) FROM t").notes == ()
+    notes = loaded(csv + "total 40\n").query("SELECT count(*) FROM t").notes
+    assert notes == ("1 other line of its text is not in t.",)
+    notes = loaded(f"Sold in May\n\n{csv}\ntotal 40\n").query("SELECT count(*) FROM t").notes
+    assert notes == ("2 other lines of its text are not in t.",)
+
+
 def test_a_table_as_wide_as_sqlite_allows_is_loaded() -> None:
     record: dict[str, Json] = {f"c{n}": f"{n} %" for n in range(500)}
     [row, _] = loaded([record, record]).query("SELECT * FROM t").rows

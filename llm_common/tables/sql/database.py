@@ -180,9 +180,14 @@ class RecordDatabase:
             except (sqlite3.Error, ValueError, OverflowError) as exc:
                 self._connection.execute("ROLLBACK")
                 raise self._refusal(f"the records cannot be loaded ({exc})") from None
-        for name, columns in inserted.items():
+        for named in tables:
+            name = named.name
+            columns = inserted[name]
             self._columns[name] = tuple(column.name for column in columns)
             self._notes[name] = {column.name: column.note for column in columns if column.note}
+            if others := len(named.table.other_lines):
+                lines = "line of its text is" if others == 1 else "lines of its text are"
+                self._notes[name][""] = f"{others:,} other {lines} not in {name}."
 
     def add_alias(self, alias: str, name: str) -> None:
         """Let queries use a table under another name too."""
@@ -263,13 +268,14 @@ class RecordDatabase:
         return columns
 
     def _notes_on(self, sql: str) -> tuple[str, ...]:
-        """Return the notes on the columns that a query compares."""
+        """Return the notes on the tables of a query, and on the columns that it compares."""
         notes = []
-        if _COMPARISON.search(sql):
-            for table, by_column in self._notes.items():
-                for column, note in by_column.items() if table in sql else ():
-                    if re.search(rf"(?<!\w){re.escape(column)}(?!\w)", sql, re.IGNORECASE):
-                        notes.append(note)
+        compares = _COMPARISON.search(sql) is not None
+        for table, by_column in self._notes.items():
+            for column, note in by_column.items() if table in sql else ():
+                name = rf"(?<!\w){re.escape(column)}(?!\w)"
+                if not column or (compares and re.search(name, sql, re.IGNORECASE)):
+                    notes.append(note)
         return tuple(dict.fromkeys(notes))
 
     def _protect(self) -> None:
