@@ -350,9 +350,11 @@ def _have_one_form(records: Sequence[Json]) -> bool:
     sample = [record for record in islice(records, _SAMPLE) if isinstance(record, dict)]
     counts = Counter(chain.from_iterable(sample))
     average = counts.total() / max(len(sample), 1)
-    # Optional fields may double the names. More differing names are objects of other kinds, and so
-    # are objects that share none.
-    return 0 < len(counts) <= 2 * average + 5 and 2 * max(counts.values()) >= len(sample)
+    common = list(counts.values()).count(len(sample))
+    # Optional fields may double the names. More differing names are objects of other kinds, if they
+    # are most of each object, and so are objects that share none.
+    has_form = 0 < len(counts) <= 2 * average + 5 or 2 * common > average
+    return has_form and 2 * max(counts.values()) >= len(sample)
 
 
 def are_members(members: dict[str, Json]) -> bool:

@@ -16,9 +16,9 @@ Span: TypeAlias = tuple[int, int]
 _WORD: Final = re.compile(r"\S+")
 _THROUGH: Final = re.compile(r"\S{3}")
 _NUMBER: Final = re.compile(r"[-+]?\d[\d.,]*%?")
-_RULE: Final = re.compile(r"[\s=─━-]+")
+_RULE: Final = re.compile(r"[\s=+─━-]+")
 _MAX_HEADING_CHARS: Final = 1_000
-_MAX_PREFACE: Final = 2  # lines before the heading, such as the title of `netstat`
+_MAX_PREFACE: Final = 4  # lines before the heading, such as the legend of `dpkg`
 _SAMPLE_LINES: Final = 200
 
 
@@ -46,23 +46,42 @@ def _table_under(heading: str, body: list[str], *, has_preface: bool) -> Table |
     # A line of a key and its value is no heading.
     if names is None or names[0].endswith(":") or any(map(_NUMBER.fullmatch, names)):
         return None
-    rows: list[list[str]] = []
-    others: list[str] = []
-    for line in lines:
-        cells = _cells_between(line, gaps) or _cells_in_order(line, spans)
-        if cells is None or cells == names or sum(map(bool, cells)) < 2:  # noqa: PLR2004
-            others.append(line)
-        else:
-            rows.append(cells)
+    rows, others = _rows_and_others(lines, names, spans, gaps)
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
         return None
     if share_of(rows, lambda row: "  " in row[-1]) > 1 - MOST:  # columns without a name
         return None
-    evidence = heading_evidence(names, rows[:_SAMPLE_LINES])
+    first_rows = rows[:_SAMPLE_LINES]
+    for index, name in enumerate(names):
+        if sum(row[index] == name for row in first_rows) < MOST * len(first_rows):
+            break
+        # All lines begin with it, as with the time that `pidstat` writes before each.
+        names[index] = ""
+    evidence = heading_evidence(names, first_rows)
     is_plain = not has_preface and len(names) >= MIN_LINES and heading.isupper()
     if evidence < 0 or (evidence == 0 and not is_plain):
         return None
     return replace(table_of_rows("", names, rows), other_lines=tuple(others))
+
+
+def _rows_and_others(
+    lines: Sequence[str], names: list[str], spans: Sequence[Span], gaps: Sequence[int]
+) -> tuple[list[list[str]], list[str]]:
+    """Return the cells of the lines that fit the columns, and the other lines."""
+    read = [_cells_between(line, gaps) or _cells_in_order(line, spans) for line in lines]
+    # Where each cell is one word, so are those of a line that a wide word has pushed on.
+    are_words = all(len(cell.split()) == 1 for cells in read if cells for cell in cells[:-1])
+    rows: list[list[str]] = []
+    others: list[str] = []
+    for line, fitting in zip(lines, read, strict=True):
+        cells = fitting
+        if cells is None and are_words and len(line.split()) >= len(names):
+            cells = line.split(maxsplit=len(names) - 1)
+        if cells is None or cells == names or sum(map(bool, cells)) < 2:  # noqa: PLR2004
+            others.append(line)
+        else:
+            rows.append(cells)
+    return rows, others
 
 
 def _cells_between(line: str, gaps: Sequence[int]) -> list[str] | None:

@@ -23,7 +23,11 @@ def blocks(text: str, _: list[str]) -> Table | None:
         if is_gap:
             continue
         record: dict[str, Json] = {}
+        key, value_column = "", MAX_LINE_CHARS
         for line in lines:
+            if line[:value_column].isspace():  # goes on below the value
+                record[key] = f"{record[key]}\n{line.strip()}"
+                continue
             match = _KEY_LINE.match(line[:MAX_LINE_CHARS])
             heading = _HEADING.match(line[:MAX_LINE_CHARS])
             if heading:
@@ -31,8 +35,10 @@ def blocks(text: str, _: list[str]) -> Table | None:
                     records.append(record)
                     record = {}
                 record["heading"] = heading["text"]
+                value_column = MAX_LINE_CHARS
             elif match:
-                record[match["key"].strip()] = match["value"].strip()
+                key, value_column = match["key"].strip(), match.start("value")
+                record[key] = match["value"].strip()
             else:
                 plain_lines += 1
         if len(record) > 1:

@@ -89,8 +89,9 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
         return None
     header = rows[preface]
     evidence = heading_evidence(header, rows[preface + 1 :])
-    has_names = len(set(header)) > width // 2  # some may repeat
-    if has_names and (evidence > 0 or (evidence == 0 and _are_names(header))):
+    names = list(filter(None, header))
+    is_heading = evidence > 0 and 2 * len(set(names)) > len(names)
+    if is_heading or (evidence == 0 and _are_names(header)):
         return _Fit(delimiter, width, preface, header, count / len(rows))
     # Sentences of prose have commas too.
     may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))

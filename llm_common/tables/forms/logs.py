@@ -229,7 +229,7 @@ def fields_log(_: str, lines: list[str]) -> Table | None:
 
 
 _PAIR: Final = re.compile(
-    r'(?P<key>[A-Za-z_][\w.-]{0,60})=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S*))'
+    r'(?P<key>[A-Za-z_][\w.-]{0,60})=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>\S*?)(?=[,;]?(?:\s|$)))[,;]?'
 )
 _MIN_PAIRS: Final = 3
 
@@ -245,10 +245,18 @@ def logfmt(_: str, lines: list[str]) -> Table | None:
     ):
         return None
     records: list[dict[str, Json]] = []
+    others: list[str] = []
     for line in lines[:MAX_ROWS]:
         record: dict[str, Json] = {}
         for match in _PAIR.finditer(line):
             quoted = match["quoted"]
             record[match["key"]] = match["plain"] if quoted is None else quoted.replace('\\"', '"')
-        records.append(record or {"line": line})
-    return replace(table_of_records("", records), total_rows=len(lines))
+        if not record:
+            others.append(line)
+            continue
+        between = " ".join(_PAIR.sub(" ", line).split())
+        if any(map(str.isalnum, between)):
+            record["text"] = between
+        records.append(record)
+    table = table_of_records("", records)
+    return replace(table, total_rows=len(lines) - len(others), other_lines=tuple(others))
