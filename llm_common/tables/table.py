@@ -134,7 +134,7 @@ def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Jso
         total += 1
         if total > max_rows:
             continue
-        cells = [cell_of(value) for value in row[: len(names)]]
+        cells = list(map(cell_of, row[: len(names)]))
         cells += [None] * (len(names) - len(cells))
         if len(row) > len(columns):
             extra_cells[len(kept)] = tuple(map(cell_of, row[len(columns) :]))

@@ -25,18 +25,19 @@ _MAX_REREAD: Final = 4  # times the length of a text
 _csv_reader: Final = partial(csv.reader, skipinitialspace=True)
 
 
-def delimited(text: str, lines: list[str], *, needs_names: bool = False) -> Table | None:
+def delimited(text: str, lines: list[str], *, has_names: bool = True) -> Table | None:
     """Return the table of lines that one delimiter divides into as many cells, or None.
 
     Args:
         text: The text.
         lines: Its lines that are not blank.
-        needs_names: Whether the text is a part of another, in which records without names are none.
+        has_names: Whether its first row names the columns. Otherwise it is a record.
     """
     sample = "\n".join(lines[:SAMPLE_LINES])
-    fits = [_fit(delimiter, _first_rows(sample, delimiter)) for delimiter in DELIMITERS]
+    delimiters = filter(sample.__contains__, DELIMITERS)
+    fits = [_fit(delimiter, _first_rows(sample, delimiter)) for delimiter in delimiters]
     fit = max(filter(None, fits), key=lambda fit: fit.share, default=None)
-    if fit is None or (needs_names and fit.header is None):
+    if fit is None or has_names is (fit.header is None):
         return None
     records = _Records(fit, _DelimitedLines(text, fit.delimiter, width=fit.width))
     try:
@@ -161,11 +162,11 @@ class _Records:
                 self._add_other(row)
 
     def _is_note(self, row: list[str]) -> bool:
-        text = self._fit.delimiter.join(row)
         if len(row) == self._fit.width:
-            return _is_title(row) and len(text) > _MAX_NAME_CHARS + len(row)
+            return _is_title(row) and sum(map(len, row)) > _MAX_NAME_CHARS
         # A stray quote joins cells.
-        return text.count(self._fit.delimiter) < self._fit.width - 1
+        delimiters = self._fit.delimiter.join(row).count(self._fit.delimiter)
+        return delimiters < self._fit.width - 1
 
     def _add_other(self, row: list[str]) -> None:
         if any(row):

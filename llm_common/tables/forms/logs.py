@@ -205,7 +205,7 @@ def _cells(match: re.Match[str], line: str, columns: list[str]) -> list[Json]:
         cells["message"] = line[match.start("message") :]  # also what is too long to search
     if cells.get("text") is not None:
         cells["path"] = cells["text"]
-    return [cells[column] for column in columns]
+    return list(map(cells.__getitem__, columns))
 
 
 def _without_empty_columns(table: Table) -> Table:

@@ -5,7 +5,6 @@ Each form is recognized by its lines alone, in linear time. A text that fits no 
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -41,7 +40,7 @@ def tables_in_text(text: str) -> list[Table]:
     if tables:
         return tables
     # Lines without names may be the keys and values of blocks.
-    table = blocks(text, lines) or delimited(text, lines)
+    table = blocks(text, lines) or delimited(text, lines, has_names=False)
     return [] if table is None else [table]
 
 
@@ -50,29 +49,27 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
     fields_log,
     logfmt,
     log,
-    partial(delimited, needs_names=True),
+    delimited,
 )
 
 
 def _tables_of_paragraphs(text: str) -> list[Table]:
     """Return the tables that paragraphs are, if these are most of a text, or []."""
+    paragraphs = _paragraphs(text)
     tables: list[Table] = []
     others: list[str] = []
-    total = 0
-    number = 1
-    for is_blank, group in groupby(text.split("\n"), key=_is_blank):
-        lines = list(group)
-        if not is_blank:
-            total += len(lines)
-            table = None
-            if len(lines) >= MIN_LINES:
-                table = delimited("\n".join(lines), lines, needs_names=True) or aligned(lines)
-            if table is None:
-                others += lines
-            else:
-                others += table.other_lines
-                tables.append(replace(table, path=f"line {number}", other_lines=()))
-        number += len(lines)
+    for number, lines in paragraphs:
+        table = None
+        if len(lines) >= MIN_LINES:
+            # A text without blank lines was read as delimited before.
+            table = delimited("\n".join(lines), lines) if len(paragraphs) > 1 else None
+            table = table or aligned(lines)
+        if table is None:
+            others += lines
+        else:
+            others += table.other_lines
+            tables.append(replace(table, path=f"line {number}", other_lines=()))
+    total = sum(len(lines) for _, lines in paragraphs)
     if not tables or total - len(others) < _MIN_SHARE * total:
         return []
     if len(tables) == 1:
@@ -81,5 +78,13 @@ def _tables_of_paragraphs(text: str) -> list[Table]:
     return tables
 
 
-def _is_blank(line: str) -> bool:
-    return not line.strip()
+def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
+    """Return the lines between blank ones, with the number of the first."""
+    paragraphs: list[tuple[int, list[str]]] = []
+    number = 1
+    for has_text, group in groupby(text.split("\n"), key=lambda line: bool(line.strip())):
+        lines = list(group)
+        if has_text:
+            paragraphs.append((number, lines))
+        number += len(lines)
+    return paragraphs
