@@ -214,7 +214,11 @@ class TextSketch:
         weights = self._weights
         least = _MIN_SHARE * max(weights.values(), default=0.0)
         matching = [index for index in weights if weights[index] >= least]
-        return sorted(matching, key=lambda index: (-weights[index], index))
+        # A word within a name, such as `health` in `com.app.health`, tells less than one alone.
+        words = "|".join(re.escape(word.text) for word in self._words)
+        alone = re.compile(rf"(?<![\w.:@-])(?:{words})(?![\w:@-])", re.IGNORECASE)
+        parts = {index for index in matching if not alone.search(self._lines[index])}
+        return sorted(matching, key=lambda index: (-weights[index], index in parts, index))
 
     def _counts(self) -> Iterator[str]:
         """Yield how many lines contain the words of the question, together and alone."""

@@ -49,6 +49,15 @@ def test_lines_with_more_and_rarer_words_come_first_t_16() -> None:
     assert "41: the pump and the valve leak" in sketch("pump or valve?", "\n".join(lines), 190)
 
 
+def test_a_word_alone_comes_before_the_same_word_within_a_name_t_16() -> None:
+    lines = [f"{n}: bound com.app.health of user {n}" for n in range(40)]
+    lines[30] = "30: no health data"
+    lines[35] = "35: read /var/health/35.json"
+    shown = sketch("Which lines mention health?", "\n".join(lines), max_chars=200)
+    assert '40 lines contain "health"' in shown
+    assert "\n31: 30: no health data\n36: 35: read /var/health/35.json" in shown
+
+
 def test_each_text_is_shown_once_t_16() -> None:
     text = "\n".join(["the pump is off", "all is well"] * 300)
     shown = sketch("is the pump off?", text)
