@@ -206,9 +206,10 @@ class _Search:
             yield from self._walk(path, data, depth)
             return
         text = without_line_numbers(without_frame(text))
-        lines = json_lines(text)
+        body, note = without_cut_note(text)
+        lines = json_lines(body)
         if lines is not None:
-            self._add_lines(path, lines.others)
+            self._add_lines(path, lines.others, note)
             yield from self._walk(path, list(lines.objects), depth)
             return
         for read in (python_data, xml_data, yaml_data):
@@ -216,10 +217,9 @@ class _Search:
             if tables:
                 yield from tables
                 return
-        body, note = without_cut_note(text)
         tables = tables_in_text(body)
-        if tables and note:
-            self._add_field(f"{path} cut".strip(), note)
+        if tables:
+            self._add_lines(path, (), note)
         if not tables or tables[0].path:
             self.texts.append((path, text))
         for table in tables:
@@ -230,8 +230,10 @@ class _Search:
         if not tables:
             self._add_field(path, text)
 
-    def _add_lines(self, path: str, others: Sequence[str]) -> None:
-        """Add the lines of a text that are no records."""
+    def _add_lines(self, path: str, others: Sequence[str], note: str = "") -> None:
+        """Add the lines of a text that are no records, and the note that it was cut."""
+        if note:
+            self._add_field(f"{path} cut".strip(), note)
         if others:
             name = f"{len(others):,} other line" + ("s" if len(others) > 1 else "")
             self._add_field(f"{path} {name}".strip(), "\n".join(others))
@@ -267,7 +269,7 @@ class _Search:
             yield from self._nested(path, plain)
         elif _are_rows(items):
             yield _table_with_header(path, items)
-        elif _are_scalars(items):
+        elif len(items) >= _MIN_SCALARS and all(map(_is_scalar, items)):
             yield table_of_rows(path, ["value"], ([item] for item in items))
         else:
             for index, item in enumerate(items):
@@ -318,12 +320,9 @@ def _first_field(path: str, record: dict[str, Json]) -> dict[str, Json]:
     """Return the first text or number of a record, under the record's name, to join by."""
     for name, value in record.items():
         if isinstance(value, (str, int)):
-            return {f"{_last_name(path) or 'record'}.{name}": value}
+            last_name = path.rpartition(".")[2].rpartition("]")[2]
+            return {f"{last_name or 'record'}.{name}": value}
     return {}
-
-
-def _last_name(path: str) -> str:
-    return path.rpartition(".")[2].rpartition("]")[2]
 
 
 def are_records(
@@ -404,10 +403,6 @@ def _are_rows(items: list[Json]) -> TypeGuard[list[list[Json]]]:
     # A matrix of numbers is no table: its columns have no meaning of their own.
     has_text = any(isinstance(cell, str) for row in sample for cell in row)
     return len(widths) == 1 and widths != {0} and has_text
-
-
-def _are_scalars(items: list[Json]) -> bool:
-    return len(items) >= _MIN_SCALARS and all(map(_is_scalar, items))
 
 
 def _rows_beside_names(path: str, members: dict[str, Json]) -> tuple[Table, dict[str, Json]] | None:

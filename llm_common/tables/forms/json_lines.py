@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import orjson
 
 from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MOST, SAMPLE_LINES, share_of
-from llm_common.tables.table import Table, table_of_records
 from llm_common.text.canonical import Json
 
 
@@ -50,9 +49,3 @@ def _object_in(line: str) -> dict[str, Json] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def json_line_table(text: str, _: list[str]) -> Table | None:
-    """Return the table of lines that are JSON objects, or None."""
-    lines = json_lines(text)
-    return None if lines is None else table_of_records("", lines.objects)

@@ -78,7 +78,8 @@ def _html_rows(text: str) -> Iterator[list[str] | None]:
     for match in _HTML_PART.finditer(text):
         # A cell ends with its tag, with the next cell or with its row: closing tags are optional.
         if cell_start is not None:
-            row.append(_html_text(text[cell_start : match.start()]))
+            cell = TAG.sub(" ", text[cell_start : match.start()])
+            row.append(" ".join(html.unescape(cell).split()))
             cell_start = None
         tag = match["tag"].lower()
         if tag in ("td", "th"):
@@ -92,7 +93,3 @@ def _html_rows(text: str) -> Iterator[list[str] | None]:
     if row:  # the text ends within a table
         yield row
     yield None
-
-
-def _html_text(cell: str) -> str:
-    return " ".join(html.unescape(TAG.sub(" ", cell)).split())

@@ -1,4 +1,4 @@
-"""Tables in plain text: CSV, Markdown, HTML, JSON lines, logs, columns, `key: value` blocks.
+"""Tables in plain text: CSV, Markdown, HTML, logs, columns, `key: value` blocks.
 
 Each form is recognized by its lines alone, in linear time. A text that fits no form has no table.
 """
@@ -12,7 +12,6 @@ from llm_common.tables.forms.aligned import aligned
 from llm_common.tables.forms.blocks import blocks
 from llm_common.tables.forms.delimited import delimited
 from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES
-from llm_common.tables.forms.json_lines import json_line_table
 from llm_common.tables.forms.logs import fields_log, log, logfmt
 from llm_common.tables.forms.marked_up import html_tables, ruled_tables
 from llm_common.tables.table import Table
@@ -45,7 +44,6 @@ def tables_in_text(text: str) -> list[Table]:
 
 
 _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
-    json_line_table,
     fields_log,
     logfmt,
     log,
