@@ -1,7 +1,7 @@
 """Columns aligned by spaces, as `ps`, `df`, `systemctl` and `kubectl get` print them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
@@ -44,7 +44,12 @@ def _table_under(heading: str, body: list[str], *, has_preface: bool) -> Table |
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
     # A line of a key and its value is no heading.
-    if names is None or names[0].endswith(":") or any(map(_NUMBER.fullmatch, names)):
+    if (
+        names is None
+        or names[0].endswith(":")
+        or ":" in names
+        or any(map(_NUMBER.fullmatch, names))
+    ):
         return None
     rows, others = _rows_and_others(lines, names, spans, gaps)
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
@@ -121,11 +126,19 @@ def _spans_of_names(heading: str, sample: Sequence[str]) -> list[Span]:
         words = [(0, max(ends)), *words]  # without a name, as the first column of `free`
     if _are_in_order(words, sample):
         return words
-    return _joined(words, sample)
+    fitting = [spans for spans in _pairs_joined(words) if _are_in_order(spans, sample)]
+    return _joined(words, sample) or (fitting[0] if len(fitting) == 1 else [])
 
 
 def _are_in_order(spans: Sequence[Span], sample: Sequence[str]) -> bool:
     return share_of(sample, lambda line: _cells_in_order(line, spans) is not None) >= MOST
+
+
+def _pairs_joined(spans: list[Span]) -> Iterator[list[Span]]:
+    """Yield the spans with two joined that one blank divides, as in `Mounted on`."""
+    for index, (before, after) in enumerate(pairwise(spans)):
+        if after[0] - before[1] == 1:
+            yield [*spans[:index], (before[0], after[1]), *spans[index + 2 :]]
 
 
 def _joined(spans: list[Span], sample: Sequence[str]) -> list[Span]:
