@@ -349,11 +349,12 @@ def test_a_line_that_a_wide_word_pushes_on_is_a_record_t_17() -> None:
 def test_two_words_over_one_column_of_growing_width_are_its_name_t_17() -> None:
     lines = ["Filesystem      Size  Used Avail Use% Mounted on"]
     lines += [
-        f"/dev/sd{n:<10} {10 + n}G   {n}G   {9 - n % 9}G  {n * 6:2}% /mnt/{n}" for n in range(15)
+        f"/dev/sd{n:x}1       {10 + n}G   {n}G   {9 - n % 9}G  {n * 6:2}% /mnt/disk{n}"
+        for n in range(15)
     ]
     table = only_table("\n".join(lines))
     assert table.columns[-2:] == ("Use%", "Mounted on")
-    assert (table.total_rows, table.rows[12][-1]) == (15, "/mnt/12")
+    assert (table.total_rows, table.rows[12][-1]) == (15, "/mnt/disk12")
 
 
 def test_words_that_begin_all_lines_are_no_names_t_17() -> None:
