@@ -356,9 +356,9 @@ def _quote_lines(content: _Content, budget: _Budget) -> list[str]:
     lines: list[str] = []
     misses = 0
     for sentence in content.words.sentences:
-        if sentence.scope != "unplaced":
+        if sentence.scope != "unplaced" or sentence.points < _MIN_QUOTE_POINTS:
             continue
-        if sentence.points < _MIN_QUOTE_POINTS or misses == _MAX_MISSES:
+        if misses == _MAX_MISSES:
             break
         line = f"{sentence.position} user: {sentence.text}"
         if section.take(line):

@@ -86,6 +86,13 @@ async def test_a_line_before_a_request_holds_and_a_form_behind_it_does_not_t_07(
     assert await section([behind], HELD) == []
 
 
+async def test_what_was_said_within_a_long_message_is_quoted_t_07() -> None:
+    told = "The depot moved in spring, and the canteen is on the third floor. " * 6
+    messages = [said("user", f"{told}Deliveries come to 9 Canal Street. {told}")]
+    quotes = await section(messages, "From messages of the user:")
+    assert "Deliveries come to 9 Canal Street." in quotes
+
+
 async def test_a_frame_stands_with_what_it_frames_t_07() -> None:
     text = "For the rest of this session. end with a short joke.\nThe sky is grey today."
     assert await section([said("user", text)], HELD) == [text.split("\n", maxsplit=1)[0]]
