@@ -14,8 +14,8 @@ MAX_FILES = {
     "run": 50,
     "run, HTTP": 57,
     "hook: offload a result": 41,  # with the trace of the session, and the look for a repeated call
-    # with the config, rules, values and plan of its note, references, and the overview
-    "hook: fold 200 messages": 27,
+    # with the config, rules, values, plan and fill of its note, references, and the overview
+    "hook: fold 200 messages": 28,
     "gateway: preview a result": 43,
     "pack an output and turns": 44,  # with the records of the output
     "pack a folder": 25,  # with the named definitions, and the text around the files

@@ -11,7 +11,7 @@ any other.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from llm_common.history.message_shapes import (
     HistoryMessage,
     new_message,
 )
+from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import text_digest
 from llm_common.text.display import fence_nonce, fenced, one_line
 
@@ -31,13 +32,13 @@ from llm_common.text.display import fence_nonce, fenced, one_line
 # next ones, and what all leave is for what the user said for the conversation.
 _HELD_SHARE: Final = 0.5
 _REPLIES_SHARE: Final = 0.1
-_QUOTES_SHARE: Final = 0.35
+_QUOTES_SHARE: Final = 0.45
 _INDEX_SHARE: Final = 0.8
 _RECEIPTS_SHARE: Final = 0.5
 _LINE_CHARS: Final = 100
 _MAX_RECEIPTS: Final = 8  # messages that the receipt names
 _MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
-_MAX_MISSES: Final = 20  # quotes that do not fit before the shorter ones behind are left out
+_MAX_QUOTE_CHARS: Final = 200  # a longer sentence would end the quotes
 _MAX_TASK_CHARS: Final = 300
 _MAX_REPLY_CHARS: Final = 160
 
@@ -66,42 +67,50 @@ class Segment(NamedTuple):
         return f"Messages {numbers}, {self.tokens:,} tokens, id {self.pointer_id}"
 
 
-class _Budget:
-    """The tokens that lines may still take. What a section takes is also taken from the whole."""
+class _Room:
+    """The tokens that the lines of a note may still take."""
 
-    def __init__(
-        self, counter: TokenCounter, max_tokens: int, whole: "_Budget | None" = None
-    ) -> None:
+    def __init__(self, counter: TokenCounter, tokens: int) -> None:
         self._counter = counter
-        self._whole = whole
-        self.tokens_left = max_tokens
+        self.tokens = tokens
 
-    def take(self, line: str) -> bool:
-        """Take the tokens of a line if they fit, and return whether they did."""
-        tokens = self._counter.count(line + "\n")
-        if tokens > self.tokens_left:
-            return False
-        self.tokens_left -= tokens
-        if self._whole is not None:
-            self._whole.tokens_left -= tokens
-        return True
+    def size(self, line: str) -> int:
+        """Return the tokens of a line with its end."""
+        return self._counter.count(line + "\n")
 
-    def part(self, tokens: int) -> "_Budget":
-        """Return a budget of tokens that were taken from this one."""
-        return _Budget(self._counter, tokens)
+    def take(self, lines: Iterable[str], share: float = 1) -> list[str]:
+        """Take the first lines, as many as fit a share of the room."""
+        taken = fill(int(self.tokens * share), lines, self.size)
+        self.tokens -= sum(map(self.size, taken))
+        return taken
 
-    def section(self, share: float) -> "_Budget":
-        """Return the budget of a section, which is a share of what is left."""
-        return _Budget(self._counter, int(self.tokens_left * share), self)
+    def section(self, label: str, lines: Iterable[str], share: float = 1) -> list[str]:
+        """Take lines below a label, and return them without it."""
+        return self.take([label, *lines], share)[1:]
+
+
+class _Receipt(NamedTuple):
+    """Where the rest of what the user said for the conversation is."""
+
+    sentence_count: int
+    paths: Sequence[str]
+    unlisted: int  # paths that an earlier note did not list
+
+    def line(self, listed: Sequence[str]) -> str:
+        """Return the line that names some of the paths."""
+        remaining = len(self.paths) - len(listed) + self.unlisted
+        more = f" and {remaining} more" if remaining else ""
+        return f"The user said more ({self.sentence_count}): {', '.join(listed)}{more}"
 
 
 class _Content(NamedTuple):
     """What a note may say, before it is cut to a number of tokens."""
 
     segments: Sequence[Segment]
-    words: UserWords
+    held: Sequence[Sentence]
     task: Sequence[str]
-    replies: Sequence[str]  # a line for each, oldest first
+    replies: Sequence[str]  # a line for each, newest first
+    quotes: Sequence[str]
     receipts: Sequence[re.Match[str]]  # of earlier notes
     entries: Sequence[Entry]
     messages: Sequence[Sequence[str]]  # of each segment, a line for each message
@@ -143,7 +152,7 @@ class NoteWriter:
         gathered = self._gather(segments, shown)
         budget = max_tokens - self._tokens_of(self._opening + fenced("", fence_nonce("")))
         while budget > 0:
-            content = "\n".join(self._lines(gathered, _Budget(self._counter, budget)))
+            content = "\n".join(self._lines(gathered, _Room(self._counter, budget)))
             if not content:
                 break
             text = f"{self._opening}\n{fenced(content, self._nonce(content))}"
@@ -188,92 +197,106 @@ class NoteWriter:
         words = user_words(written, held=held)
         return _Content(
             segments,
-            words,
+            [sentence for sentence in words.sentences if sentence.holds],
             _latest_task(written, shown),
             _reply_lines(words, [*written, *shown]),
+            _quotes_of(words),
             receipts,
             [entry for entry in values_of(written) if entry.value not in shown_text],
             [_lines_of(segment.messages) for segment in segments],
         )
 
-    def _lines(self, content: _Content, budget: _Budget) -> list[str]:
-        held = _Held(content, budget)
-        task = content.task if budget.take("\n".join(content.task)) else ()
-        done = _done_lines(content, budget)
-        quotes = _quote_lines(content, budget)
-        budget.take(_DATA)
-        index = _index_lines(content, budget)
-        headings = self._headings(content, budget)
-        said = [*held.lines(budget), *task, *done, *quotes]
-        data = [*index, *self._part_lines(content, headings, budget)]
+    def _lines(self, content: _Content, room: _Room) -> list[str]:
+        # What the user said for the conversation has its share, and at the end all free room.
+        reserved_tokens = min(_held_tokens(content, room), int(room.tokens * _HELD_SHARE))
+        room.tokens -= reserved_tokens
+        said: list[str] = []
+        if room.take(["\n".join(content.task)]):
+            said += content.task
+        if replies := room.section(_DONE, content.replies, _REPLIES_SHARE):
+            said += [_DONE, *reversed(replies)]
+        if quotes := room.section(_QUOTES, content.quotes, _QUOTES_SHARE):
+            said += [_QUOTES, *quotes]
+        room.take([_DATA])
+        data = _index_lines(content.entries, room)
+        # The newest parts are named, as the older ones matter less.
+        headings = [segment.heading for segment in reversed(content.segments)]
+        named = len(room.take(headings, _RECEIPTS_SHARE))
+        room.tokens += reserved_tokens
+        said = [*_held_lines(content, room), *said]
+        data += self._part_lines(content, len(headings) - named, room)
         if not data:
             return said
         return [*said, _DATA, *data]
 
-    def _headings(self, content: _Content, budget: _Budget) -> int:
-        """Return the index of the first part whose receipt fits."""
-        # The newest parts are named, as the older ones matter less.
-        receipts = budget.section(_RECEIPTS_SHARE)
-        first = len(content.segments)
-        while first and receipts.take(content.segments[first - 1].heading):
-            first -= 1
-        return first
-
-    def _part_lines(self, content: _Content, first: int, budget: _Budget) -> list[str]:
+    def _part_lines(self, content: _Content, first: int, room: _Room) -> list[str]:
         """Return the receipts from a part on, with the lines of the newest messages that fit."""
         lines: list[str] = []
-        is_full = False
-        for index in reversed(range(first, len(content.segments))):
-            part: list[str] = []
-            for line in reversed(content.messages[index]):
-                is_full = is_full or not budget.take(line)
-                if is_full:
-                    break
-                part.append(line)
-            lines = [content.segments[index].heading, *reversed(part), *lines]
         if first:
-            lines.insert(0, f"{first} earlier parts: find them with {self._search_name}")
+            lines.append(f"{first} earlier parts: find them with {self._search_name}")
+        newest_first = chain.from_iterable(map(reversed, reversed(content.messages[first:])))
+        hidden = sum(map(len, content.messages[first:])) - len(room.take(newest_first))
+        for index in range(first, len(content.segments)):
+            lines.append(content.segments[index].heading)
+            lines += content.messages[index][hidden:]
+            hidden = max(hidden - len(content.messages[index]), 0)
         return lines
 
 
-class _Held:
-    """What the user said for the conversation: as much as fits, and where the rest is.
+def _held_tokens(content: _Content, room: _Room) -> int:
+    """Return the tokens of all that the user said for the conversation, with its receipt."""
+    shown = [sentence for sentence in content.held if not sentence.is_named]
+    return _tokens_with_receipt(content, shown, room)
 
-    First it takes its share. What the other sections leave is for what did not fit.
-    """
 
-    def __init__(self, content: _Content, budget: _Budget) -> None:
-        self._content = content
-        self._said: list[Sentence] = []
-        self._left_out: list[Sentence] = []
-        section = budget.section(_HELD_SHARE)
-        section.take(_HELD)
-        for sentence in content.words.sentences:
-            if sentence.holds:
-                self._place(sentence, self._left_out, section)
-        # A receipt for less is not longer, so it fits what this one takes.
-        tokens = budget.tokens_left
-        self._receipt(self._left_out, budget)
-        self._reserved = budget.part(tokens - budget.tokens_left)
+def _tokens_with_receipt(content: _Content, shown: Sequence[Sentence], room: _Room) -> int:
+    lines = [_HELD, *(_held_line(sentence, content.segments) for sentence in shown)]
+    receipt = _receipt(content, shown)
+    if receipt.paths:
+        lines.append(receipt.line(receipt.paths[:1]))
+    return sum(map(room.size, lines))
 
-    def _place(self, sentence: Sentence, left_out: list[Sentence], budget: _Budget) -> None:
-        line = _held_line(sentence, self._content.segments)
-        is_placed = not sentence.is_named and budget.take(line)
-        (self._said if is_placed else left_out).append(sentence)
 
-    def _receipt(self, left_out: Sequence[Sentence], budget: _Budget) -> list[str]:
-        positions = {sentence.position for sentence in left_out}
-        return _receipt(self._content, positions, len(left_out), budget)
+def _held_lines(content: _Content, room: _Room) -> list[str]:
+    """Take what the user said for the conversation, oldest first, and where the rest is."""
+    shown = fill(
+        room.tokens,
+        [sentence for sentence in content.held if not sentence.is_named],
+        lambda sentence: room.size(_held_line(sentence, content.segments)),
+        whole=lambda shown: _tokens_with_receipt(content, shown, room),
+    )
+    lines = [_held_line(sentence, content.segments) for sentence in shown]
+    lines = room.section(_HELD, lines)
+    if lines:
+        lines.insert(0, _HELD)
+    receipt = _receipt(content, shown)
+    listed = fill(
+        room.tokens,
+        receipt.paths[:_MAX_RECEIPTS],
+        room.size,
+        whole=lambda listed: room.size(receipt.line(listed)),
+    )
+    if listed:
+        lines += room.take([receipt.line(listed)])
+    return lines
 
-    def lines(self, budget: _Budget) -> list[str]:
-        """Return the lines of the section, oldest first, with what else fits."""
-        left_out: list[Sentence] = []
-        for sentence in self._left_out:
-            self._place(sentence, left_out, budget)
-        self._said.sort(key=lambda sentence: sentence.position)
-        said = [_held_line(sentence, self._content.segments) for sentence in self._said]
-        receipt = self._receipt(left_out, self._reserved)
-        return [_HELD, *said, *receipt] if said else receipt
+
+def _receipt(content: _Content, shown: Sequence[Sentence]) -> _Receipt:
+    """Return where the sentences are that are not shown, and those that earlier notes named."""
+    paths: list[str] = []
+    unlisted = 0
+    left_out = [sentence for sentence in content.held if sentence not in shown]
+    count = len(left_out)
+    for match in content.receipts:
+        count += int(match[1])
+        paths += match[2].split(", ")
+        unlisted += int(match[3] or 0)
+    positions = {sentence.position for sentence in left_out}
+    for segment in content.segments:
+        for message in segment.messages:
+            if message.position in positions:
+                paths.append(f"{segment.pointer_id} /{message.position}")
+    return _Receipt(count, paths, unlisted)
 
 
 def _held_in(lines: Sequence[str]) -> Iterator[str]:
@@ -321,7 +344,7 @@ def _is_marked(message: HistoryMessage) -> bool:
 
 
 def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[str]:
-    """Return a line for each consent and refusal, with the calls up to the user's next message."""
+    """Return a line for each consent and refusal with the calls behind it, newest first."""
     calls: dict[int, list[str]] = {}
     names: list[str] = []
     for message in messages:
@@ -329,7 +352,7 @@ def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[s
             names = calls.setdefault(message.position, [])
         names += [one_line(call.name, max_chars=_LINE_CHARS) for call in message.calls]
     lines: list[str] = []
-    for reply in words.replies:
+    for reply in reversed(words.replies):
         names = [*dict.fromkeys(calls[reply.position])]
         then = f"then called {', '.join(names)}" if names else "no call followed"
         text = one_line(reply.text, max_chars=_MAX_REPLY_CHARS)
@@ -337,81 +360,25 @@ def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[s
     return lines
 
 
-def _done_lines(content: _Content, budget: _Budget) -> list[str]:
-    """Return the newest replies that allow or refuse that fit, oldest first."""
-    section = budget.section(_REPLIES_SHARE)
-    section.take(_DONE)
+def _quotes_of(words: UserWords) -> list[str]:
+    """Return a line for other sentences of the user, those that bind most first."""
     lines: list[str] = []
-    for line in reversed(content.replies):
-        if not section.take(line):
-            break
-        lines.append(line)
-    return [_DONE, *reversed(lines)] if lines else []
+    for sentence in words.sentences:
+        is_brief = len(sentence.text) <= _MAX_QUOTE_CHARS
+        if is_brief and sentence.scope == "unplaced" and sentence.points >= _MIN_QUOTE_POINTS:
+            lines.append(f"{sentence.position} user: {sentence.text}")
+    return lines
 
 
-def _quote_lines(content: _Content, budget: _Budget) -> list[str]:
-    """Return other sentences of the user, those that bind most first."""
-    section = budget.section(_QUOTES_SHARE)
-    section.take(_QUOTES)
-    lines: list[str] = []
-    misses = 0
-    for sentence in content.words.sentences:
-        if sentence.scope != "unplaced" or sentence.points < _MIN_QUOTE_POINTS:
-            continue
-        if misses == _MAX_MISSES:
-            break
-        line = f"{sentence.position} user: {sentence.text}"
-        if section.take(line):
-            lines.append(line)
-        else:
-            misses += 1
-    return [_QUOTES, *lines] if lines else []
-
-
-def _receipt(
-    content: _Content, positions: Collection[int], count: int, budget: _Budget
-) -> list[str]:
-    """Return the line that says where the rest of what binds is, with as many paths as fit.
-
-    Args:
-        content: The folded parts, and the receipts of earlier notes, which are taken over.
-        positions: The messages of the sentences that do not fit.
-        count: The number of these sentences.
-        budget: What the line may take.
-    """
-    paths: list[str] = []
-    unlisted = 0
-    for match in content.receipts:
-        count += int(match[1])
-        paths += match[2].split(", ")
-        unlisted += int(match[3] or 0)
-    for segment in content.segments:
-        for message in segment.messages:
-            if message.position in positions:
-                paths.append(f"{segment.pointer_id} /{message.position}")
-    for listed in range(min(len(paths), _MAX_RECEIPTS), 0, -1):
-        remaining = len(paths) - listed + unlisted
-        more = f" and {remaining} more" if remaining else ""
-        line = f"The user said more ({count}): {', '.join(paths[:listed])}{more}"
-        if budget.take(line):
-            return [line]
-    return []
-
-
-def _index_lines(content: _Content, budget: _Budget) -> list[str]:
-    section = budget.section(_INDEX_SHARE)
-    entries: list[Entry] = []
-    keys: set[str] = set()
-    section.take(_VALUES)
-    for entry in content.entries:
-        cost = f", {entry.value}" if entry.key in keys else f"; {entry.key} {entry.value}"
-        if not section.take(cost):
-            break
-        keys.add(entry.key)
-        entries.append(entry)
-    if not entries:
-        return []
-    return [f"{_VALUES}{index_line(entries)}"]
+def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
+    """Take the values that are needed most likely, in one line."""
+    taken = fill(
+        int(room.tokens * _INDEX_SHARE),
+        entries,
+        lambda entry: room.size(f", {entry.value}"),
+        whole=lambda taken: room.size(f"{_VALUES}{index_line(taken)}"),
+    )
+    return room.take([f"{_VALUES}{index_line(taken)}"]) if taken else []
 
 
 def _texts_of(messages: Sequence[HistoryMessage]) -> Iterator[str]:

@@ -76,7 +76,7 @@ async def test_a_rule_of_the_user_stays_word_for_word_t_07(language: str) -> Non
 )
 async def test_a_rule_behind_a_label_stays_word_for_word_t_07(labelled: str) -> None:
     text = f"Hello there.\n{labelled.format(RULES['en'])}\nThanks in advance."
-    note = await note_after(with_text("user", text))
+    note = await note_after(with_text("user", text), 8_000)
     assert rules_in(note) == [RULES["en"]]
     assert not re.search(r"^\d+ user: (The (sky|weather) is \w+|It rains)\.", note, re.MULTILINE)
 

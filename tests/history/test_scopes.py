@@ -170,14 +170,15 @@ async def test_the_latest_task_is_listed_unless_a_newer_one_is_in_view(
     assert (task in note) is expected
 
 
-async def test_what_was_said_takes_the_room_that_others_leave_t_07() -> None:
-    rules = [f"Never send parcel {number} to the depot." for number in range(26)]
+@pytest.mark.parametrize("count", [40, 70])
+async def test_what_was_said_takes_the_room_that_others_leave_t_07(count: int) -> None:
+    rules = [f"Never send parcel {number} to the depot." for number in range(count)]
     messages = []
     for rule in rules:
         messages += [said("user", rule), said("assistant", "Fine.")]
     listed = await section(messages, HELD)
-    assert listed == rules[: len(listed)] or len(listed) == len(rules)
-    assert len(listed) >= 20
+    assert listed == rules[: len(listed)], "the oldest come first"
+    assert len(listed) >= 40, "its share alone has room for fewer"
 
 
 async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
