@@ -3,6 +3,12 @@
 A conversation of made-up office talk, in which every fourth turn calls a tool whose output has 20
 to 1,500 words, is folded at 8,000 tokens after each question of the user, as a chat loop does. The
 floor of the time is one count of all tokens by the same counter.
+
+    python benchmarks/bench_history.py
+    python benchmarks/bench_history.py --files runs.json    # the first conversation of each file
+
+Conversations of files, lists of messages in OpenAI's shape, are folded before each message of the
+model.
 """
 
 import argparse
@@ -12,8 +18,9 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -62,6 +69,31 @@ def cpu_ms(work: Callable[[], object]) -> float:
     return (time.process_time() - start) * 1_000
 
 
+def shared_shares(prompts: Sequence[str]) -> list[float]:
+    """Return the share of each prompt with which the next one begins."""
+    shares = []
+    for old, new in pairwise(prompts):
+        place = 0
+        for a, b in zip(old, new, strict=False):
+            if a != b:
+                break
+            place += 1
+        shares.append(place / len(old))
+    return shares
+
+
+async def measure_shares(messages: Sequence[Message]) -> float:
+    """Return the mean share of the prompts of a conversation with which the next ones begin."""
+    prompts: list[str] = []
+    with TemporaryDirectory() as folder:
+        store = FileContextPointerStore(folder, durability="rename")
+        for end, message in enumerate(messages):
+            if end and dict(message)["role"] == "assistant":
+                folded = await fold(messages[:end], store=store, session_id="bench")
+                prompts.append("\n".join(map(json.dumps, folded.messages)))
+    return statistics.mean(shared_shares(prompts))
+
+
 async def measure(turns: int) -> tuple[float, float, float, float, int, int]:
     """Return CPU times of folds and floor, the share of kept bytes, steps and maximum tokens."""
     messages = conversation(turns, random.Random(7))
@@ -82,13 +114,7 @@ async def measure(turns: int) -> tuple[float, float, float, float, int, int]:
             folded = await fold(messages[:end], **whole)
             prompts.append("\n".join(map(json.dumps, folded.messages)))
             most = max(most, folded.tokens)
-    alike = [
-        next(
-            (place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old)
-        )
-        / len(old)
-        for old, new in pairwise(prompts)
-    ]
+    alike = shared_shares(prompts)
     text = "\n".join(map(json.dumps, messages))
     floor_ms = statistics.median(cpu_ms(lambda: UpperBoundCounter().count(text)) for _ in range(5))
     return (
@@ -106,8 +132,16 @@ def main() -> None:
     parser.add_argument(
         "--turns", type=int, nargs="+", default=[60, 300], help="lengths of conversations"
     )
+    parser.add_argument("--files", type=Path, nargs="*", default=[], help="conversations in JSON")
+    parser.add_argument("--max-messages", type=int, default=400, help="of a file")
+    options = parser.parse_args()
     shares = []
-    for turns in parser.parse_args().turns:
+    for path in options.files:
+        messages = json.loads(path.read_text(encoding="utf-8"))[0][: options.max_messages]
+        share = asyncio.run(measure_shares(messages))
+        shares.append(share)
+        print(f"{path.name}: {share:.1%} of each prompt begins the next one", flush=True)
+    for turns in options.turns:
         first_ms, later_ms, floor_ms, share, steps, most = asyncio.run(measure(turns))
         shares.append(share)
         print(

@@ -200,13 +200,6 @@ class Sentence:
         return self.scope == "conversation"
 
 
-class Reply(NamedTuple):
-    """A consent or a refusal of the user."""
-
-    position: int
-    text: str
-
-
 @dataclass(slots=True)
 class UserWords:
     """What the user said.
@@ -218,7 +211,7 @@ class UserWords:
     """
 
     sentences: list[Sentence] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[Sentence] = field(default_factory=list)
 
 
 def user_words(
@@ -231,7 +224,7 @@ def user_words(
         held: Sentences that hold for the conversation already, with the numbers of their messages.
     """
     sentences: list[Sentence] = []
-    replies: list[Reply] = []
+    replies: list[Sentence] = []
     is_answered = False
     for message in messages:
         is_answered = is_answered or message.role == "assistant"
@@ -268,14 +261,14 @@ def _order(sentence: Sentence) -> tuple[bool, float, int]:
     return not sentence.holds, points, sentence.position
 
 
-def reply_in(message: HistoryMessage) -> Reply | None:
+def reply_in(message: HistoryMessage) -> Sentence | None:
     """Return the first consent or refusal of a short message of the user."""
     if len(message.text) > _MAX_TYPED_CHARS:
         return None
     for line in typed_lines(message.text):
         for text in line.sentences:
             if _is_reply(text):
-                return Reply(message.position, text)
+                return _sentence(message.position, text, "answer")
     return None
 
 
