@@ -80,9 +80,9 @@ class _Room:
 
     def take(self, lines: Iterable[str], share: float = 1) -> list[str]:
         """Take the first lines, as many as fit a share of the room."""
-        taken = fill(int(self.tokens * share), lines, self.size)
-        self.tokens -= sum(map(self.size, taken))
-        return taken
+        fitting = fill(int(self.tokens * share), lines, self.size)
+        self.tokens -= sum(map(self.size, fitting))
+        return fitting
 
     def section(self, label: str, lines: Iterable[str], share: float = 1) -> list[str]:
         """Take lines below a label, and return them without it."""
@@ -245,13 +245,13 @@ class NoteWriter:
 
 def _held_tokens(content: _Content, room: _Room) -> int:
     """Return the tokens of all that the user said for the conversation, with its receipt."""
-    shown = [sentence for sentence in content.held if not sentence.is_named]
-    return _tokens_with_receipt(content, shown, room)
+    listed = [sentence for sentence in content.held if not sentence.is_named]
+    return _tokens_with_receipt(content, listed, room)
 
 
-def _tokens_with_receipt(content: _Content, shown: Sequence[Sentence], room: _Room) -> int:
-    lines = [_HELD, *(_held_line(sentence, content.segments) for sentence in shown)]
-    receipt = _receipt(content, shown)
+def _tokens_with_receipt(content: _Content, listed: Sequence[Sentence], room: _Room) -> int:
+    lines = [_HELD, *(_held_line(sentence, content.segments) for sentence in listed)]
+    receipt = _receipt(content, listed)
     if receipt.paths:
         lines.append(receipt.line(receipt.paths[:1]))
     return sum(map(room.size, lines))
@@ -259,33 +259,34 @@ def _tokens_with_receipt(content: _Content, shown: Sequence[Sentence], room: _Ro
 
 def _held_lines(content: _Content, room: _Room) -> list[str]:
     """Take what the user said for the conversation, oldest first, and where the rest is."""
-    shown = fill(
+    listed = fill(
         room.tokens,
         [sentence for sentence in content.held if not sentence.is_named],
         lambda sentence: room.size(_held_line(sentence, content.segments)),
-        whole=lambda shown: _tokens_with_receipt(content, shown, room),
+        whole=lambda listed: _tokens_with_receipt(content, listed, room),
     )
-    lines = [_held_line(sentence, content.segments) for sentence in shown]
+    lines = [_held_line(sentence, content.segments) for sentence in listed]
     lines = room.section(_HELD, lines)
     if lines:
         lines.insert(0, _HELD)
-    receipt = _receipt(content, shown)
-    listed = fill(
+    receipt = _receipt(content, listed)
+    paths = fill(
         room.tokens,
         receipt.paths[:_MAX_RECEIPTS],
         room.size,
-        whole=lambda listed: room.size(receipt.line(listed)),
+        whole=lambda paths: room.size(receipt.line(paths)),
     )
-    if listed:
-        lines += room.take([receipt.line(listed)])
+    if paths:
+        lines += room.take([receipt.line(paths)])
     return lines
 
 
-def _receipt(content: _Content, shown: Sequence[Sentence]) -> _Receipt:
-    """Return where the sentences are that are not shown, and those that earlier notes named."""
+def _receipt(content: _Content, listed: Sequence[Sentence]) -> _Receipt:
+    """Return where the other sentences are, and those that earlier notes named."""
     paths: list[str] = []
     unlisted = 0
-    left_out = [sentence for sentence in content.held if sentence not in shown]
+    texts = {sentence.text for sentence in listed}  # each is listed once
+    left_out = [sentence for sentence in content.held if sentence.text not in texts]
     count = len(left_out)
     for match in content.receipts:
         count += int(match[1])
@@ -372,13 +373,13 @@ def _quotes_of(words: UserWords) -> list[str]:
 
 def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
     """Take the values that are needed most likely, in one line."""
-    taken = fill(
+    fitting = fill(
         int(room.tokens * _INDEX_SHARE),
         entries,
         lambda entry: room.size(f", {entry.value}"),
-        whole=lambda taken: room.size(f"{_VALUES}{index_line(taken)}"),
+        whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),
     )
-    return room.take([f"{_VALUES}{index_line(taken)}"]) if taken else []
+    return room.take([f"{_VALUES}{index_line(fitting)}"]) if fitting else []
 
 
 def _texts_of(messages: Sequence[HistoryMessage]) -> Iterator[str]:
