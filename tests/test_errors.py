@@ -153,6 +153,7 @@ WAYS_OUT = frozenset(
             "rename",
             "rephrase",
             "restore",
+            "return",
             "save",
         ),
         *(

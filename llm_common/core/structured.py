@@ -421,7 +421,7 @@ async def _call(
         if isinstance(response, str | dict | None):
             raise MalformedReplyError(
                 f"{type(client).__name__}.chat_completion returned a {type(response).__name__}; "
-                "return an object with content, such as LLMResponse",
+                "return an object with .content, such as LLMResponse",
                 reason="empty",
                 reply="",
             )
@@ -513,8 +513,6 @@ class _ProviderResponse:
     @classmethod
     def of(cls, response: object) -> Self:
         """Read a client's response, whose attributes may raise anything."""
-        if isinstance(response, str):
-            raise LLMError("chat_completion returned a str; return an object with .content")
         calls = _typed(response, "tool_calls", list) or []
         function = _typed(response, "function_call", dict)
         if not calls and function:  # the API's older form of a single call
