@@ -45,12 +45,13 @@ def fill(
     taken: list[_Item] = []
     left = limit
     for item in items:
-        if size(item) > left:
+        left_after = left - size(item)
+        if left_after < 0:
             smaller = part(item, left) if part else None
             if smaller is not None:
                 taken.append(smaller)
             break
-        left -= size(item)
+        left = left_after
         taken.append(item)
     while whole is not None and taken and whole(taken) > limit:
         last = taken.pop()

@@ -257,10 +257,9 @@ class TextSketch:
         yield from self._matching
         yield from self._around(self._matching[:_AROUND_BEST])
         if not self._words:
-            headings = self._headings()
-            yield from headings[:_FIRST_HEADINGS]
+            yield from self._headings[:_FIRST_HEADINGS]
             yield from (0, len(self._lines) - 1)
-            yield from headings
+            yield from self._headings
         yield from self._ends()
 
     def _around(self, indexes: Sequence[int]) -> Iterator[int]:
@@ -270,8 +269,9 @@ class TextSketch:
                     if 0 <= near < len(self._lines):
                         yield near
 
+    @cached_property
     def _headings(self) -> list[int]:
-        """Return the indexes of headings, the highest level first, spread over the text."""
+        """Indexes of headings, the highest level first, spread over the text."""
         levels: dict[int, int] = {}
         for index, line in enumerate(self._lines):
             heading = _HEADING.match(line)

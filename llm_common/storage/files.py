@@ -6,7 +6,6 @@ followed. A link that is swapped in at any moment therefore leads nowhere.
 
 import errno
 import itertools
-import logging
 import os
 import random
 import secrets
@@ -72,8 +71,6 @@ _UNSAFE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, err
 # Distinguishes the temporary files of one process. Random digits distinguish processes, since
 # containers that share a disk can have the same process id.
 _numbers = itertools.count()
-
-_log = logging.getLogger(__name__)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Offloading: replaces a long result by a pointer and a preview for the query."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -234,18 +234,19 @@ class OffloadTurn:
         shape = "" if parts.has_records else pointer.digest.partition("; ")[0]
         framed = partial(framed_result, pointer, total_chars=len(text), reader_name=reader)
 
-        def preview_of(chars: int) -> str:
-            return framed(_content(pointer, shape, parts.excerpt(chars).text))
+        @cache
+        def preview_of(chars: int) -> tuple[str, int]:
+            text = framed(_content(pointer, shape, parts.excerpt(chars).text))
+            return text, count(text)
 
         chars = largest_room(
             max(len(text), _MIN_ROOM_CHARS),
-            lambda chars: count(preview_of(chars)) <= max_tokens,
+            lambda chars: preview_of(chars)[1] <= max_tokens,
             likely=2 * max_tokens,
         )
         preview, tokens = "", max_tokens + 1
         if chars >= MIN_PART_CHARS:
-            preview = preview_of(chars)
-            tokens = count(preview)
+            preview, tokens = preview_of(chars)
         # If no part of the result fits, the first of these lines that fits, or nothing.
         stored = f"{pointer.heading}: {len(text):,} characters are stored, none has been read; "
         way_out = f"read them with {reader} and the id {pointer.pointer_id}"
