@@ -43,7 +43,11 @@ async def main(folder: Path, question: str) -> None:
     bundle = await ContextSelector().select(
         request, DataPoolSnapshot(context_files=files_of(folder))
     )
-    print(bundle.explain_text())
+    print(f"{bundle.metadata.total_tokens:,} of {bundle.metadata.budget:,} tokens")
+    print("kind  item                           form        tokens  score  why")
+    for account in (*bundle.kept, *bundle.dropped):
+        shown = f"{account.form:10}  {account.tokens:6,}  {account.score:.3f}"
+        print(f"{account.kind}  {account.id:30} {shown}  {account.reason}")
 
     if config_from_env():
         prompt = PromptBundle(

@@ -46,7 +46,6 @@ from llm_common.context import (
     ContextSelectionRequest,
     ContextSelector,
     DataPoolSnapshot,
-    LLMIntentClassifier,
     MemorySnippet,
     TurnEntry,
     classify_intent,
@@ -308,11 +307,6 @@ async def compress(place: Place, text: str) -> object:
         for index in range(15)
     ]
     return await compress_turns(turns, summarise)
-
-
-@call("LLMIntentClassifier.classify")
-async def classify(place: Place, text: str) -> object:
-    return await LLMIntentClassifier(ScriptedClient([], default=text)).classify(text)
 
 
 @call("Session.read")

@@ -4,7 +4,6 @@ from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.extras.comparison import StrategyComparison, compare_strategies
 from llm_common.context.extras.compression import Summarise, compress_turns
 from llm_common.context.extras.feedback import AdaptiveWeights
-from llm_common.context.extras.llm_intent import LLMIntentClassifier
 from llm_common.context.extras.prefetch import PrefetchHint, prefetch_hints
 from llm_common.context.intent import classify_intent
 from llm_common.context.mentions import extract_keywords
@@ -49,7 +48,6 @@ __all__ = [
     "FileMetadata",
     "IntentType",
     "ItemAccount",
-    "LLMIntentClassifier",
     "MeasuredStrategy",
     "MemoryMetadata",
     "MemorySnippet",

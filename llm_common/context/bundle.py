@@ -149,9 +149,6 @@ FRACTIONS: Mapping[Form, float] = {
 }
 """The fraction of its value that an item keeps in each form."""
 
-_ID_CHARS = 48
-_HEADER = ("kind", "item", "form", "tokens", "score", "why", "parts")
-
 
 class ItemAccount(NamedTuple):
     """Whether an item is in the bundle, in which form, and why.
@@ -227,8 +224,7 @@ class ContextBundle:
 
     Attributes:
         turns: The turns, oldest first. The text of an item is only the part that is shown.
-        files: The files: those of the previous bundle in their order, then mentioned, pinned, and
-            the others by score.
+        files: The files: mentioned, pinned, and the others by score.
         memory: The memories in the same order, at most five.
         project: The project, or None.
         outputs: The stored outputs, in the same order as files.
@@ -261,39 +257,6 @@ class ContextBundle:
             "dropped": [*map(_plain, self.dropped)],
         }
 
-    def explain_text(self) -> str:
-        """Return the statistics and a table of all accounts, one line per item."""
-        metadata = self.metadata
-        title = (
-            f"{metadata.total_tokens:,} of {metadata.budget:,} tokens "
-            f"({metadata.budget_utilization:.0%}), "
-            f"{metadata.selection_strategy}"
-        )
-        rows = [_HEADER, *map(_row, (*self.kept, *self.dropped))]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [title]
-        for row in rows:
-            cells = map(str.ljust, row, widths)
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
-
 
 def _plain(account: ItemAccount) -> dict[str, Any]:
     return account._asdict() | {"parts": dict(account.parts)}  # json encodes no mapping proxy
-
-
-def _row(account: ItemAccount) -> tuple[str, ...]:
-    why = account.reason
-    if account.reason != account.rule:
-        why = f"{account.reason}, {account.rule}"
-    parts = " ".join(f"{name}={value:.2f}" for name, value in account.parts.items())
-    name = one_line(account.id, max_chars=_ID_CHARS)
-    return (
-        account.kind,
-        name,
-        account.form,
-        f"{account.tokens:,}",
-        f"{account.score:.3f}",
-        why,
-        parts,
-    )

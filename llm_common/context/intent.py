@@ -192,7 +192,6 @@ def intent_of(
     text: str,
     classification: IntentType,
     *,
-    confidence: float | None = None,
     current_project: str | None = None,
 ) -> UserIntent:
     """Build the intent of a request whose classification is known.
@@ -200,15 +199,12 @@ def intent_of(
     Args:
         text: The user's request.
         classification: The kind of task.
-        confidence: Within [0, 1]. None uses `CONFIDENCES`.
         current_project: Name of the current project.
     """
-    if confidence is None:
-        confidence = CONFIDENCES[classification]
     return UserIntent(
         text=text,
         classification=classification,
-        confidence=confidence,
+        confidence=CONFIDENCES[classification],
         entities=extract_entities(text),
         metadata=_NEEDS[classification].model_copy(update={"current_project": current_project}),
     )

@@ -39,13 +39,7 @@ def mentioned_files(
     text = request.intent.text
     for hint in request.priority_hints:
         text += f'\n"{hint}"'  # quoted, so that a name such as "build" counts
-    lowered = text.lower()
-
-    # A plain search excludes most files, and is faster than indexing their names.
-    def is_spelled(file: ContextFile) -> bool:
-        return any(name.lower() in lowered for name in _spellings(file))
-
-    return MentionFinder(filter(is_spelled, files)).find(text)
+    return files_named_in(text, files)
 
 
 class _LowerPath(NamedTuple):
@@ -56,61 +50,45 @@ class _LowerPath(NamedTuple):
     components: tuple[str, ...]
 
 
-class MentionFinder:
-    """Finds the files that a text names by path or name, as whole tokens (S1-09).
+def files_named_in(text: str, files: Iterable[ContextFile]) -> frozenset[str]:
+    """Return the ids of the files that a text names by path or name, as whole tokens (S1-09).
 
     A name without an extension that may be a word, such as `build`, counts only within quotes or
     after a folder. `README` and `Makefile` cannot be words. A name after a folder, such as
     `src/config.ts`, means the files whose path ends that way. If there are none, it means the files
-    whose path ends the path in the text, which may be absolute. The text is read in one pass,
-    however many files there are.
-
-    Args:
-        files: The files to look for.
+    whose path ends the path in the text, which may be absolute.
     """
-
-    def __init__(self, files: Iterable[ContextFile]) -> None:
-        self._files: dict[str, list[_LowerPath]] = {}
-        self._words: set[str] = set()
-        for file in files:
+    text = text.lower()
+    homonyms: dict[str, list[_LowerPath]] = {}
+    words: set[str] = set()
+    for file in files:
+        for spelling in _spellings(file):
+            name = spelling.lower()
+            # A plain search excludes most files.
+            if name not in text or not _RUN.search(name):
+                continue
             path = file.path.lower()
-            lower_path = _LowerPath(file.id, path, _components(path))
-            for spelling in _spellings(file):
-                name = spelling.lower()
-                self._files.setdefault(name, []).append(lower_path)
-                is_acronym = spelling.isupper() and len(spelling) >= _ACRONYM_CHARS
-                is_file_name = spelling.endswith("file") and spelling[0].isupper()
-                if spelling.isalnum() and not is_acronym and not is_file_name:
-                    self._words.add(name)
-        self._names: dict[str, list[tuple[int, str]]] = {}
-        for name in self._files:
-            # Indexed by the longest run of the stem, because many names share an extension.
-            runs = _RUN.finditer(name.rpartition(".")[0] or name)
-            longest = max(runs, key=lambda run: len(run.group()), default=None)
-            if longest is not None:
-                self._names.setdefault(longest.group(), []).append((longest.start(), name))
+            homonyms.setdefault(name, []).append(_LowerPath(file.id, path, _components(path)))
+            if _may_be_a_word(spelling):
+                words.add(name)
+    file_ids: set[str] = set()
+    for name, paths in homonyms.items():
+        for match in re.finditer(f"(?={re.escape(name)})", text):
+            start, end = match.start(), match.start() + len(name)
+            if not _is_whole(text, start, end):
+                continue
+            before, after = text[start - 1 : start], text[end : end + 1]
+            if before in {"/", "\\"}:
+                file_ids.update(_named_by_path(text, start, end, paths))
+            elif name not in words or (before in _QUOTES and after in _QUOTES):
+                file_ids.update(path.file_id for path in paths)
+    return frozenset(file_ids)
 
-    def find(self, text: str) -> frozenset[str]:
-        """Return the ids of the files that the text names."""
-        text = text.lower()
-        file_ids: set[str] = set()
-        for run in _RUN.finditer(text):
-            for offset, name in self._names.get(run.group(), ()):
-                start = run.start() - offset
-                if start < 0 or not text.startswith(name, start):
-                    continue
-                if _is_whole(text, start, start + len(name)):
-                    file_ids.update(self._named_at(text, start, name))
-        return frozenset(file_ids)
 
-    def _named_at(self, text: str, start: int, name: str) -> list[str]:
-        files, end = self._files[name], start + len(name)
-        before, after = text[start - 1 : start], text[end : end + 1]
-        if before in {"/", "\\"}:
-            return _named_by_path(text, start, end, files)
-        if name in self._words and not (before in _QUOTES and after in _QUOTES):
-            return []
-        return [file.file_id for file in files]
+def _may_be_a_word(spelling: str) -> bool:
+    is_acronym = spelling.isupper() and len(spelling) >= _ACRONYM_CHARS
+    is_file_name = spelling.endswith("file") and spelling[0].isupper()
+    return spelling.isalnum() and not is_acronym and not is_file_name
 
 
 def _spellings(file: ContextFile) -> set[str]:
@@ -118,8 +96,15 @@ def _spellings(file: ContextFile) -> set[str]:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
+    if _is_within_run(text, start) or _is_within_run(text, end):
+        return False
     before = text[max(0, start - 2) : start]
     return not _CONTINUED_BEFORE.search(before) and not _CONTINUED_AFTER.match(text, end)
+
+
+def _is_within_run(text: str, position: int) -> bool:
+    run = _RUN.match(text, position - 1) if position else None
+    return run is not None and run.end() > position
 
 
 def _named_by_path(text: str, start: int, end: int, files: Sequence[_LowerPath]) -> list[str]:

@@ -109,8 +109,6 @@ class ContextSelector:
         self,
         request: ContextSelectionRequest,
         pool: DataPoolSnapshot,
-        *,
-        previous: ContextBundle | None = None,
     ) -> ContextBundle:
         """Select and pack the context for a request.
 
@@ -120,8 +118,6 @@ class ContextSelector:
         Args:
             request: The task and the budget. If its `now` is None, the current time is used.
             pool: The candidates, which are not changed.
-            previous: The bundle of the previous turn. Its items stay unless others are clearly
-                better.
 
         Returns:
             The bundle, never over the budget, and empty if the budget is too small. An output that
@@ -141,15 +137,12 @@ class ContextSelector:
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
             strategies = self._strategies
             scores = await in_thread(score_pool, pool, request, now=now, strategies=strategies)
-            texts, bundle = await in_thread(self._pack, request, pool, allocation, scores, previous)
+            bundle = await in_thread(self._pack, request, pool, allocation, scores)
             metadata = bundle.metadata
             current.set_attributes(
                 {
                     "llm_common.context.tokens": metadata.total_tokens,
                     "llm_common.context.budget_tokens": metadata.budget,
-                    # A span for each output would cost more than loading a small one.
-                    "llm_common.context.loaded": texts.loaded,
-                    "llm_common.context.load_s": texts.load_s,
                     **retrieval_attributes(
                         {f"{item.kind}:{item.id}": item.score for item in bundle.kept}
                     ),
@@ -172,10 +165,9 @@ class ContextSelector:
         pool: DataPoolSnapshot,
         allocation: BudgetAllocation,
         scores: Scores,
-        previous: ContextBundle | None,
-    ) -> tuple["_StoredTexts", ContextBundle]:
+    ) -> ContextBundle:
         texts = _StoredTexts(self._store, _best_outputs(pool, scores))
-        return texts, pack(pool, scores, request, allocation, texts=texts, previous=previous)
+        return pack(pool, scores, request, allocation, texts=texts)
 
     def _emit_results(
         self,
@@ -238,34 +230,22 @@ def _check_types(request: object, pool: object) -> None:
 
 
 class _StoredTexts(Mapping[str, str]):
-    """The texts of some outputs by pointer id, loaded on access. Empty without a store.
-
-    Attributes:
-        loaded: Number of outputs that were loaded.
-        load_s: Seconds that loading took.
-    """
+    """The texts of some outputs by pointer id, loaded on access. Empty without a store."""
 
     def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
         self._store = store
         self._outputs: dict[str, ContextPointer] = {}
         if store is not None:
             self._outputs = {output.pointer_id: output for output in outputs}
-        self.loaded = 0
-        self.load_s = 0.0
 
     def __getitem__(self, pointer_id: str) -> str:
         if self._store is None:
             raise KeyError(pointer_id)
-        started = perf_counter()
         try:
             value = self._store.load_result(pointer=self._outputs[pointer_id])
         except StoreError as exc:
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
-        finally:
-            # A load that failed took time too.
-            self.loaded += 1
-            self.load_s += perf_counter() - started
         return value if isinstance(value, str) else to_json(value)
 
     def __iter__(self) -> Iterator[str]:
@@ -282,7 +262,6 @@ def select_and_pack_context(
     *,
     request: ContextSelectionRequest | None = None,
     texts: Mapping[str, str] | None = None,
-    previous: ContextBundle | None = None,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> ContextBundle:
     """Select and pack the context for an intent within an allocation.
@@ -297,7 +276,6 @@ def select_and_pack_context(
             its budget are ignored. If its `now` is None, ages are measured from the newest item of
             the pool.
         texts: Texts of stored outputs by pointer id. Other outputs can only be named.
-        previous: The bundle of the previous turn.
         strategies: The strategies that the request may name.
 
     Returns:
@@ -315,7 +293,7 @@ def select_and_pack_context(
     request = request.model_copy(update={"intent": intent})
     now = request.now or _newest_moment(pool)
     scores = score_pool(pool, request, now=now, strategies=strategies)
-    return pack(pool, scores, request, allocation, texts=texts or {}, previous=previous)
+    return pack(pool, scores, request, allocation, texts=texts or {})
 
 
 def _best_outputs(pool: DataPoolSnapshot, scores: Scores) -> list[ContextPointer]:

@@ -9,8 +9,8 @@ from operator import mul
 from typing import Final
 
 from llm_common.context.mentions import (
-    MentionFinder,
     extract_keywords,
+    files_named_in,
     is_code,
     mentioned_files,
     similarity,
@@ -71,7 +71,7 @@ def score_context_file(
 ) -> float:
     """Return the sum of six parts, at most 2.0 and always finite.
 
-    - 1.0 if the query names the file (see `MentionFinder`)
+    - 1.0 if the query names the file (see `files_named_in`)
     - .8 times the cosine of the embeddings, if both have comparable ones
     - .3 for code, if the intent requires code
     - .5 for a pinned file
@@ -88,7 +88,7 @@ def score_context_file(
         TypeError: If `intent` is a str.
     """
     query = _Query.of(intent)
-    mentioned = bool(MentionFinder([file]).find(intent.text))
+    mentioned = bool(files_named_in(intent.text, [file]))
     parts = _file_parts(file, query, _now(now), mentioned=mentioned)
     return min(_total(parts), _MAX_FILE_SCORE)
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeVar
 
-from llm_common.context.mentions import MentionFinder, excluded_items, is_code, is_test
+from llm_common.context.mentions import excluded_items, files_named_in, is_code, is_test
 from llm_common.context.request import (
     ContextFile,
     DataPoolSnapshot,
@@ -386,7 +386,7 @@ def _parts_by_path(question: FolderQuestion, search: FolderSearch) -> dict[str, 
     for path, share in max_normalised(search.scores).items():
         words[path] = share + title.get(path, 0.0)
     words = max_normalised(words)
-    mentioned = MentionFinder(map(path_stub, search.files)).find(question.text)
+    mentioned = files_named_in(question.text, map(path_stub, search.files))
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
     parts: dict[str, dict[str, float]] = {}

@@ -239,8 +239,6 @@ async def test_retrievals_hold_ids_and_tools_their_errors(
     [pointer_id] = facts(outputs)["llm_common.retrieval.ids"]
     assert facts(context)["llm_common.retrieval.ids"] == (f"output:{pointer_id}",)
     assert len(facts(context)["llm_common.retrieval.scores"]) == 1
-    assert facts(context)["llm_common.context.loaded"] == 1
-    assert facts(context)["llm_common.context.load_s"] > 0
     assert facts(failed)["error.type"] == "ConnectionError"
     assert failed.status.status_code is StatusCode.ERROR
 

@@ -119,11 +119,8 @@ def packed(
     scores: Scores,
     *,
     texts: dict[str, str] | None = None,
-    previous: ContextBundle | None = None,
 ) -> ContextBundle:
-    return pack(
-        pool, scores, request, allocate_budget(request), texts=texts or {}, previous=previous
-    )
+    return pack(pool, scores, request, allocate_budget(request), texts=texts or {})
 
 
 def even_scores(pool: DataPoolSnapshot, value: float = 0.5) -> dict[tuple[Kind, str], Score]:

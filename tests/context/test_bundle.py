@@ -79,15 +79,6 @@ def test_the_metadata_counts_the_kept_items() -> None:
     assert figures.selection_strategy == "intent:code_writing budget:900 strategy:measured"
 
 
-def test_explain_text_has_a_line_per_item_without_its_text() -> None:
-    bundle = packed(POOL, request_of(900), SCORES)
-    lines = bundle.explain_text().splitlines()
-    assert len(lines) == 2 + len(SCORES)
-    assert lines[0].endswith("intent:code_writing budget:900 strategy:measured")
-    assert any(line.split()[:3] == ["file", "src/rain.py", "whole"] for line in lines)
-    assert "secret text" not in bundle.explain_text() + repr(bundle.explain())
-
-
 def test_kept_items_are_in_the_prompt() -> None:
     text = packed(POOL, request_of(900), SCORES).render()
     for expected in (
@@ -202,7 +193,6 @@ def test_no_name_forges_a_heading_line_f_173(name: str) -> None:
     assert len(items_of(text)) == len(bundle.kept) == 5
     assert "### forged" not in text.splitlines()
     assert [*sections_of(text)] == [*KINDS.values()]
-    assert not [line for line in bundle.explain_text().splitlines() if line.startswith("### ")]
 
 
 def test_a_text_that_contains_the_nonce_gets_another() -> None:

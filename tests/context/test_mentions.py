@@ -10,8 +10,8 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.context.mentions import (
-    MentionFinder,
     excluded_items,
+    files_named_in,
     is_code,
     is_test,
     mentioned_files,
@@ -26,7 +26,7 @@ def file(path: str, name: str | None = None) -> ContextFile:
 
 
 def mentioned_paths(text: str, *paths: str) -> list[str]:
-    return sorted(MentionFinder(file(path) for path in paths).find(text))
+    return sorted(files_named_in(text, map(file, paths)))
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_special_characters_in_names_match_literally_f_141(
 
 
 def test_a_name_that_differs_from_the_path_counts_too() -> None:
-    finder = MentionFinder([file("blobs/3f2a", name="report.pdf")])
-    assert finder.find("summarize report.pdf") == {"blobs/3f2a"}
+    files = [file("blobs/3f2a", name="report.pdf")]
+    assert files_named_in("summarize report.pdf", files) == {"blobs/3f2a"}
 
 
 def test_hints_count_as_mentions_s1_09() -> None:
@@ -128,7 +128,7 @@ def test_one_of_many_files_is_found_in_a_long_text() -> None:
     files = [file(f"src/package-{index % 20}/module-{index}.py") for index in range(1_000)]
     words = ["".join(rng.choices("abcdefghij", k=6)) for _ in range(5_000)]
     text = " ".join(rng.choices(words, k=140_000)) + " module-7.py"
-    assert MentionFinder(files).find(text) == {"src/package-7/module-7.py"}
+    assert files_named_in(text, files) == {"src/package-7/module-7.py"}
 
 
 @given(
@@ -137,7 +137,7 @@ def test_one_of_many_files_is_found_in_a_long_text() -> None:
     st.text(max_size=20),
 )
 def test_any_name_can_be_searched_for_in_any_text_f_141(name: str, before: str, after: str) -> None:
-    assert MentionFinder([file(name)]).find(f"{before} {name} {after}") <= {name}
+    assert files_named_in(f"{before} {name} {after}", [file(name)]) <= {name}
 
 
 @given(

@@ -284,15 +284,6 @@ async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
     assert before == POOL
 
 
-async def test_the_previous_bundle_keeps_its_order() -> None:
-    selector = ContextSelector()
-    first = await selector.select(request_for(3_000), POOL)
-    second = await selector.select(request_for(3_000, "write more in f7.py"), POOL, previous=first)
-    kept = [item.id for item in second.files]
-    before = [item.id for item in first.files if item.id in kept]
-    assert [name for name in kept if name in before] == before
-
-
 async def test_an_unknown_strategy_raises() -> None:
     with pytest.raises(ValueError, match="strategy"):
         await ContextSelector().select(request_of(1_000, strategy="nonsense"), POOL)

@@ -130,7 +130,7 @@ def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEnt
     ids = [turn.id for turn in group]
     digest = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
     return TurnEntry(
-        # The same turns give the same id, by which a previous bundle keeps its items.
+        # The same turns give the same id.
         id=f"summary-{digest[:16]}",
         # Sorted by time, the summary then comes before all later turns.
         timestamp=group[-1].timestamp,

@@ -9,7 +9,6 @@ from llm_common.context.bundle import (
     FRACTIONS,
     KINDS,
     Block,
-    ContextBundle,
     Form,
     ItemAccount,
     item_block,
@@ -45,8 +44,6 @@ _RANKED_TIER = len(_TIERS)
 # With the score itself, many short items that touch on a request would displace the item that
 # answers it. Of the powers from 1.0 to 3.0, bfcl_memory loses below 2.0 and qmsum above.
 _POWER = 2.0
-# Raises the value of an item of the previous bundle, so that only a score a fifth higher beats it.
-_HYSTERESIS = 0.5
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
 # Characters of a turn or an output. A shorter one, such as "Yes.", may be repeated.
@@ -67,8 +64,7 @@ class Candidate:
         group: The heading that it shares with its neighbours. For a turn of a conversation of
             several days, the day.
         text: The whole text, or None for an output that was not loaded.
-        value: The value of the whole item, which is higher if the previous bundle contained it.
-        previous_index: Its index in the previous bundle, or None.
+        value: The value of the whole item.
         tier: 0 for a mentioned item, 1 for a pinned one, 2 for all others.
         reason: The reason for dropping it, unless its rule excludes it.
         same_as: A candidate with the same text that is shown, or None.
@@ -82,7 +78,6 @@ class Candidate:
     group: str = ""
     text: str | None = None
     value: float = 0.0
-    previous_index: int | None = None
     tier: int = _RANKED_TIER
     reason: str = "no_room"
     same_as: "Candidate | None" = None
@@ -165,27 +160,17 @@ def _value_of(score: Score) -> float:
     return min(score.value, _MAX_SCORE) ** _POWER if score.value > 0 else 0.0
 
 
-def candidates_of(
-    pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None
-) -> list[Candidate]:
+def candidates_of(pool: DataPoolSnapshot, scores: Scores) -> list[Candidate]:
     """Return a candidate for every item of the pool, by section and in descending priority.
 
     Mentioned and pinned items come before all others of their section, and then the score decides.
     Turns of equal score come newest first. The order of the pool does not matter.
     """
-    previous_indexes: dict[tuple[Kind, str], int] = {}
-    if previous is not None:
-        for index, account in enumerate(previous.kept):
-            previous_indexes[account.kind, account.id] = index
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
     for candidate in _unscored(pool):
-        key = (candidate.kind, candidate.id)
-        candidate.score = scores.get(key, _UNSCORED)
+        candidate.score = scores.get((candidate.kind, candidate.id), _UNSCORED)
         candidate.value = _value_of(candidate.score)
         candidate.tier = _TIERS.get(candidate.score.rule, _RANKED_TIER)
-        if key in previous_indexes:
-            candidate.previous_index = previous_indexes[key]
-            candidate.value *= 1.0 + _HYSTERESIS
         sections[candidate.kind].append(candidate)
     ordered: list[Candidate] = []
     for section in sections.values():
@@ -235,20 +220,16 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._first: dict[str, Candidate] = {}
-        self._keys: dict[Candidate, list[str]] = {}
 
     def add(self, candidate: Candidate) -> None:
         """Record that the candidate is shown."""
-        for key in self._keys_of(candidate):
+        for key in _keys_of(candidate):
             self._first.setdefault(key, candidate)
 
     def repeats(self, candidate: Candidate) -> bool:
-        """Return whether a shown candidate has the same text, and set `same_as` to it.
-
-        White space and case do not count.
-        """
+        """Return whether a shown candidate has the same text, and set `same_as` to it."""
         first = None
-        for key in self._keys_of(candidate):
+        for key in _keys_of(candidate):
             first = first or self._first.get(key)
         if first is None or first is candidate or first.kind == candidate.kind == "file":
             return False
@@ -257,20 +238,15 @@ class Duplicates:
         candidate.same_as = first
         return True
 
-    def _keys_of(self, candidate: Candidate) -> list[str]:
-        """Return the folded text without white space, and the digest of a stored output."""
-        keys = self._keys.get(candidate)
-        if keys is not None:
-            return keys
-        keys = []
-        if candidate.text and (folded := "".join(candidate.text.split()).casefold()):
-            keys.append(folded)
-        # The digest identifies an output without loading it.
-        if isinstance(candidate.item, ContextPointer) and candidate.item.result_sha256:
-            keys.append(f"sha256:{candidate.item.result_sha256}")
-        if candidate.text is not None:  # an output that is not loaded yet will have another key
-            self._keys[candidate] = keys
-        return keys
+
+def _keys_of(candidate: Candidate) -> list[str]:
+    """Return the text, and the digest that identifies a stored output without loading it."""
+    keys: list[str] = []
+    if candidate.text:
+        keys.append(candidate.text)
+    if isinstance(candidate.item, ContextPointer) and candidate.item.result_sha256:
+        keys.append(f"sha256:{candidate.item.result_sha256}")
+    return keys
 
 
 # From the specification: above this score, the summary of a large file replaces its text.

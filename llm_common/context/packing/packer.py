@@ -77,13 +77,11 @@ def pack(
     allocation: BudgetAllocation,
     *,
     texts: Mapping[str, str],
-    previous: ContextBundle | None = None,
 ) -> ContextBundle:
     """Pack the items of the highest value into a bundle.
 
     Pure: the same values yield the same bundle, in any order of the pool. A larger budget with the
-    same shares never shows less of an item. Items with the same text are shown once. An item of the
-    previous bundle keeps its place, and only an item that scores a fifth higher replaces it.
+    same shares never shows less of an item. Items with the same text are shown once.
 
     Args:
         pool: The candidates.
@@ -94,7 +92,6 @@ def pack(
         texts: The texts of stored outputs, by pointer id. An output without a text can only be
             named. A text is read only if it may fit. An output whose text raises `StoreError` is
             dropped as `unavailable`.
-        previous: The bundle of the previous turn.
 
     Returns:
         The bundle, whose `render()` is never over the budget of the allocation.
@@ -102,7 +99,7 @@ def pack(
     Raises:
         TypeError: If the counter returns no whole number.
     """
-    packer = _Packer(candidates_of(pool, scores, previous), request, allocation)
+    packer = _Packer(candidates_of(pool, scores), request, allocation)
     if allocation.total_budget > allocation.system:
         packer.run(texts)
     return packer.bundle()
@@ -325,20 +322,16 @@ def _shown_item(
     return item.model_copy(update={field: placement.text, "tokens": placement.tokens})
 
 
-def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
+def _position(placement: Placement) -> tuple[int, float, float, str]:
     """Return the sort key of an item in the bundle.
 
-    Items are sorted by section. Turns are then in the order of time. Other items of the previous
-    bundle keep their order, and new ones follow by tier and score.
+    Items are sorted by section, turns then by time, and other items by tier and score.
     """
     candidate = placement.candidate
     section = _SECTIONS.index(candidate.kind)
     if isinstance(candidate.item, TurnEntry):
-        return section, False, candidate.item.timestamp.timestamp(), 0, 0.0, candidate.id
-    # The prompt then shares a long prefix with the previous one, which providers cache.
-    if candidate.previous_index is not None:
-        return section, False, candidate.previous_index, 0, 0.0, candidate.id
-    return section, True, 0.0, candidate.tier, -candidate.value, candidate.id
+        return section, candidate.item.timestamp.timestamp(), 0.0, candidate.id
+    return section, candidate.tier, -candidate.value, candidate.id
 
 
 # This and the rate of the newest turns were chosen on qmsum. They do not change bfcl_memory.
