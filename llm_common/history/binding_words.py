@@ -28,6 +28,8 @@ Cue = Literal[
     "wishes",
     "spends",
     "points",
+    "agrees",
+    "refuses",
 ]
 
 WORDS: Final[Mapping[Cue, str]] = {
@@ -191,6 +193,13 @@ WORDS: Final[Mapping[Cue, str]] = {
         mejor invece meglio piuttosto melhor em_vez in_plaats toch zamiast jednak лучше вместо
         а_не yerine aslında i_was_wrong not_anymore no_longer
     """,
+    # Consents and refusals, only at the beginning of a sentence.
+    "agrees": """
+        yes yeah yep ok okay sure certainly absolutely correct confirmed go_ahead please_proceed
+        please_go_ahead sounds_good that_works that's_fine that's_correct proceed
+        ja oui sí si sim sì tak да evet 是 是的 好 好的 可以 はい
+    """,
+    "refuses": "no nope nein non não nie нет hayır nee 不 不用 いいえ",
 }
 
 SIGNS: Final[Mapping[Cue, str]] = {
@@ -266,14 +275,6 @@ _FRAME = """
 """
 FRAME: Final = frozenset(_FRAME.split())
 """Further words of a sentence that only says how long another one holds."""
-YES: Final = """
-    yes yeah yep ok okay sure certainly absolutely correct confirmed go_ahead please_proceed
-    please_go_ahead sounds_good that_works that's_fine that's_correct proceed
-    ja oui sí si sim sì tak да evet 是 是的 好 好的 可以 はい
-"""
-"""First words of a consent."""
-NO: Final = "no nope nein non não nie нет hayır nee 不 不用 いいえ"
-"""First words of a refusal."""
 _JOINERS = "please and also so then und bitte et y e en i и а ve"
 JOINERS: Final = frozenset(_JOINERS.split())
 """Words before the beginning of a clause: "please don't"."""

@@ -68,8 +68,8 @@ async def fold(
     equal histories give equal messages. A longer history begins with the bytes of a shorter one,
     except at the few turns with a step of folding.
 
-    Folding takes, in this order and only as far as needed, earlier outputs of a repeated call, the
-    largest outputs, and the oldest messages. Calls and their outputs stay together. The leading
+    Folding takes, in this order and only as far as needed, the largest outputs and the oldest
+    messages. Calls and their outputs stay together. The leading
     system messages, the user's newest message and the newest message stay. A text that takes most
     of the limit by itself is cut in its middle, which is stored and marked.
 

@@ -1,16 +1,16 @@
 """Plans how a history fits a token limit: a pure function from messages to messages and parts.
 
 The plan reads the history from its first message on, as it grew. When the next message does not
-fit, one step of folding frees tokens for many more messages: first the earlier outputs of repeated
-calls, then the largest outputs, then the oldest messages. Between two steps messages are only
-added. So a longer history begins with the same bytes as a shorter one, as the prompt caches of
-providers need, and no state is kept between calls.
+fit, one step of folding frees tokens for many more messages: first the largest outputs, then the
+oldest messages. Between two steps messages are only added. So a longer history begins with the same
+bytes as a shorter one, as the prompt caches of providers need, and no state is kept between calls.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from llm_common.core.tokens import TokenCounter, count_tokens
@@ -28,7 +28,6 @@ from llm_common.history.pins import pins_text, split_pins
 from llm_common.history.policy import HISTORY_TOOL, FoldedPart, FoldPolicy, Kind
 from llm_common.history.references import with_true_references
 from llm_common.pointers.pointer import ContextPointer, describe_result, text_digest
-from llm_common.pointers.prompt_forms import read_frame
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import excerpt_text, fair_shares, one_line, printable
 
@@ -212,7 +211,6 @@ class _Folder:
         """Fold until the target is met, or as far as anything can be folded."""
         limit = self.policy.max_tokens
         target = self.fixed_tokens + int(self.room * self.policy.target_share)
-        self._replace_until(target, self._repeats(), kind="repeat")
         self._replace_until(target, self._largest(self.live[:-1]))
         if self.tokens > target:
             self._fold_oldest(target)
@@ -230,44 +228,20 @@ class _Folder:
             room_tokens = max(room_tokens, min_tokens, self.writer.min_tokens)
             self.note_tokens = min(self.note_tokens, room_tokens)
 
-    def _outputs(self, units: Iterable[_Unit]) -> Iterator[_Output]:
-        for unit in units:
-            yield from [*unit.outputs]  # a copy, since replacing one removes it
-
-    def _repeats(self) -> list[_Output]:
-        """Return the outputs of calls that are repeated later, oldest first."""
-        newest: dict[str, list[_Output]] = {}
-        repeats: list[_Output] = []
-        for output in self._outputs(self.live):
-            # Canonical, so that the order of the arguments does not matter.
-            call = output.called.call
-            outputs = newest.setdefault(f"{call.name} {stable_json(call.args)}", [])
-            frame = read_frame(output.text)
-            # What changed says nothing without the output before it, so that one stays.
-            if frame is None or frame.earlier_id is None:
-                # One call may have two outputs, which do not repeat each other. Nor do those whose
-                # call is unknown.
-                repeats += [earlier for earlier in outputs if earlier.called.call is not call]
-                outputs.clear()
-            outputs.append(output)
-        return repeats
-
     def _largest(self, units: Iterable[_Unit]) -> list[_Output]:
         """Return the outputs, the largest first."""
-        return sorted(self._outputs(units), key=lambda output: -output.tokens)
+        outputs = chain.from_iterable(unit.outputs for unit in units)
+        return sorted(outputs, key=lambda output: -output.tokens)
 
-    def _replace_until(
-        self, max_tokens: int, outputs: Iterable[_Output], kind: Kind = "output"
-    ) -> None:
+    def _replace_until(self, max_tokens: int, outputs: Iterable[_Output]) -> None:
         for output in outputs:
             if self.tokens <= max_tokens:
                 return
-            self._replace(output, kind)
+            self._replace(output)
 
-    def _replace(self, output: _Output, kind: Kind = "output") -> None:
+    def _replace(self, output: _Output) -> None:
         """Replace an output by a line with its pointer, if the line is shorter."""
         pointer_id = self.id_of(output.stored)
-        again = " The same call was made again later." if kind == "repeat" else ""
         name = one_line(output.tool_name, max_chars=_LINE_CHARS)
         # A lone surrogate has no UTF-8 form.
         size_bytes = len(output.text.encode(errors="replace"))
@@ -275,7 +249,7 @@ class _Folder:
         line = (
             f"[{output.tokens:,} tokens of {name} were here. They are stored under the id "
             f"{pointer_id} and not shown now: read them with {self.policy.reader_name} before you "
-            f"rely on them.{again} "
+            f"rely on them. "
             f"What it was: {one_line(description, max_chars=_DESCRIPTION_CHARS)}]"
         )
         index = output.called.message_index
@@ -284,7 +258,7 @@ class _Folder:
             self._show(output.unit, index, message)
             output.unit.outputs.remove(output)
             position = output.position
-            self._keep(kind, output.stored, position, position, output.tokens)
+            self._keep("output", output.stored, position, position, output.tokens)
 
     def _keep(self, kind: Kind, stored: StoredPart, first: int, last: int, tokens: int) -> str:
         """Add a part, and return its id."""

@@ -1,8 +1,7 @@
 """Lists the values of folded messages that the next call may need: ids, names, dates, paths.
 
 A value counts by its form, since ids and dates are needed more than words, and by its use: in the
-arguments of calls, and in texts of the user or the assistant. Values of the newest outputs count
-more.
+arguments of calls, in texts of the user or the assistant, and in the newest outputs.
 """
 
 import re
@@ -27,8 +26,7 @@ _KEY_CHARS: Final = 40
 # Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
 _OF_CALL: Final = 3
 _OF_TEXT: Final = 1
-_OF_NEWEST: Final = 2
-_FADING: Final = 0.8  # an output counts half after three others
+_OF_OUTPUT: Final = 2
 # An address, a path, a date, an id with digits or an underscore, or a number. It is searched in
 # single words that have another sign than letters. A form that is not found from the beginning of
 # a run of its characters is not searched within it, so that a word of any length takes linear time.
@@ -62,7 +60,7 @@ class _Use:
     in_call: bool = False
     in_text: bool = False
     position: int = 0  # of the newest message with it
-    age: int | None = None  # of the newest output with it: 0 for the last output
+    in_output: bool = False
 
 
 def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
@@ -76,7 +74,7 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
                 continue
             for key, value in entries_of_output(output.text):
                 uses[value].key = uses[value].key or key
-                uses[value].age = age
+                uses[value].in_output = True
                 uses[value].position = message.position
         for call in message.calls:
             for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
@@ -94,10 +92,7 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
 
 def _score(value: str, use: _Use) -> float:
     score = _form_points(value) + _OF_CALL * use.in_call
-    score += _OF_TEXT * use.in_text
-    if use.age is not None:
-        score += _OF_NEWEST * _FADING**use.age
-    return score
+    return score + _OF_TEXT * use.in_text + _OF_OUTPUT * use.in_output
 
 
 def _form_points(value: str) -> float:

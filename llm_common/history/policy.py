@@ -1,6 +1,6 @@
 """`FoldPolicy`: when a history is folded and how far, and `FoldedPart`, what then is stored."""
 
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,7 +10,7 @@ HISTORY_TOOL: Final = "history"
 """The tool name under which folded messages are stored."""
 SEARCH_NAME: Final = "search_history"
 
-Kind = Literal["messages", "output", "repeat", "text"]
+Kind = Literal["messages", "output", "text"]
 
 
 class FoldPolicy(BaseModel):
@@ -33,25 +33,14 @@ class FoldPolicy(BaseModel):
     reader_name: str = READER_NAME
     search_name: str = SEARCH_NAME
 
-    @classmethod
-    def of_window(cls, window_tokens: int, *, share: float = 0.7) -> Self:
-        """Return a policy whose limit is a share of the model's window.
-
-        The remaining share is for the system message and the answer.
-
-        Raises:
-            ValueError: If the limit would be under 200 tokens.
-        """
-        return cls(max_tokens=int(window_tokens * share))
-
 
 class FoldedPart(BaseModel):
     """A part of the history that is stored behind a pointer.
 
     Attributes:
         pointer_id: The id to read the part back.
-        kind: `messages` for a range of messages, `output` for the output of a call, `repeat` for an
-            earlier output of a repeated call, `text` for the middle of a long message.
+        kind: `messages` for a range of messages, `output` for the output of a call, `text` for the
+            middle of a long message.
         first: Number of the first message, from 1.
         last: Number of the last message.
         tokens: Tokens of the part before folding.

@@ -170,7 +170,7 @@ def tool_turn(number: int, name: str, args: dict[str, Any], output: str) -> list
     ]
 
 
-async def test_repeated_reads_go_first_then_the_largest_outputs(
+async def test_the_largest_outputs_become_lines_with_their_pointers(
     store: FileContextPointerStore,
 ) -> None:
     rng = random.Random(1)
@@ -183,13 +183,12 @@ async def test_repeated_reads_go_first_then_the_largest_outputs(
         messages += tool_turn(number, "read_file", {"path": name}, f"{number} {text[name]}")
     policy = FoldPolicy(max_tokens=2_600, reader_name="look")
     folded = await fold(messages, store=store, session_id="s", policy=policy)
-    assert [(part.kind, part.first) for part in folded.parts] == [("repeat", 3), ("output", 5)]
-    lines = [plain(folded.messages[index])["content"] for index in (2, 4)]
-    assert "made again later" in lines[0]
-    for line, part in zip(lines, folded.parts, strict=True):
-        assert part.pointer_id in line
-        assert f"{part.tokens:,} tokens of read_file" in line
-        assert "read them with look before you rely on them" in line
+    assert [(part.kind, part.first) for part in folded.parts] == [("output", 5)]
+    [part] = folded.parts
+    line = plain(folded.messages[4])["content"]
+    assert part.pointer_id in line
+    assert f"{part.tokens:,} tokens of read_file" in line
+    assert "read them with look before you rely on them" in line
     assert folded.messages[0] == messages[0]
     assert folded.messages[5:] == tuple(messages[5:])
 

@@ -32,30 +32,27 @@ async def parts_of(messages: list[Message], policy: FoldPolicy) -> list[tuple[st
 
 
 READ: dict[str, Any] = {"path": "a", "lines": 5}
-READ_AGAIN: dict[str, Any] = {"lines": 5, "path": "a"}
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (0.9, [("repeat", 3)]),
-        (0.8, [("repeat", 3), ("repeat", 5)]),
-        (0.65, [("repeat", 3), ("repeat", 5), ("output", 11)]),
-        (0.5, [("repeat", 3), ("repeat", 5), ("output", 11), ("output", 9)]),
+        (0.9, [11]),
+        (0.8, [11, 9]),
+        (0.65, [11, 9, 3]),
+        (0.5, [11, 9, 3, 5]),
     ],
 )
-async def test_a_step_takes_repeats_by_age_then_outputs_by_size(
-    target: float, expected: list[tuple[str, int]]
-) -> None:
+async def test_a_step_takes_the_largest_outputs(target: float, expected: list[int]) -> None:
     messages: list[Message] = [{"role": "user", "content": "Compare the files."}]
     messages += call_and_output(0, "read", READ, "a" * 1_700)
-    messages += call_and_output(1, "read", READ_AGAIN, "b" * 1_600)
-    messages += call_and_output(2, "read", READ, "c" * 1_400)  # the newest, so no repeat
+    messages += call_and_output(1, "read", READ, "b" * 1_600)
+    messages += call_and_output(2, "read", READ, "c" * 1_400)
     messages += call_and_output(3, "list", READ, "d" * 1_800)
     messages += call_and_output(4, "find", READ, "e" * 2_000)
     messages.append({"role": "user", "content": "u" * 700})
     parts = await parts_of(messages, FoldPolicy(max_tokens=10_000, target_share=target))
-    assert parts == expected
+    assert parts == [("output", position) for position in expected]
 
 
 async def test_two_outputs_of_one_call_are_both_restored() -> None:
@@ -72,7 +69,7 @@ async def test_two_outputs_of_one_call_are_both_restored() -> None:
         policy=FoldPolicy(max_tokens=5_000, target_share=0.4),
         counter=CharacterCounter(),
     )
-    assert [part.kind for part in folded.parts] == ["repeat", "output"]
+    assert [part.kind for part in folded.parts] == ["output", "output"]
     ids = [part.pointer_id for part in folded.parts]
     assert [json.loads(store.load_payload(one, query_id="s")[1]) for one in ids] == outputs
 
@@ -226,16 +223,6 @@ async def test_outputs_of_calls_with_one_id_belong_to_their_own_tools(is_openai:
         assert json.loads(payload) == outputs[pointer.tool_name]
         assert f"tokens of {pointer.tool_name} were here" in str(folded.messages)
         assert f"under the id {part.pointer_id} and not" in str(folded.messages)
-
-
-async def test_an_output_that_may_be_of_several_calls_is_no_repeat() -> None:
-    messages: list[Message] = [{"role": "user", "content": "Compare both."}]
-    messages += of_empty_ids([("weather", "rain " * 9), ("stock", "price " * 9)], is_openai=True)
-    for text in ("alpha " * 250, "beta " * 250):
-        messages.append({"role": "tool", "tool_call_id": "", "content": text})
-    messages.append({"role": "user", "content": "u" * 700})
-    policy = FoldPolicy(max_tokens=3_500, target_share=0.9)
-    assert await parts_of(messages, policy) == [("output", 5)]
 
 
 @pytest.mark.torture
