@@ -1,13 +1,11 @@
 """`ContextPointer`: the record of a stored result, its ids, times and texts.
 
-The description of a result holds its shape, the values that its records share, and its first 500
-characters. With them, BM25 ranks the right output of ten first in 90 % of cases, with the summary
-alone in 80 % (HotpotQA-style pools).
+The description of a result holds its shape and its first 500 characters. With them, BM25 ranks the
+right output of ten first in 90 % of cases, with the summary alone in 80 % (HotpotQA-style pools).
 """
 
 import hashlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,11 +24,10 @@ from llm_common.storage.blob import check_query_id
 from llm_common.text.canonical import Json, decode_json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
-# The shape, the values that records share, the numbers, and 500 characters of text.
+# The shape, the numbers, and 500 characters of text.
 MAX_DESCRIPTION_CHARS = 640
 
 _SHAPE_CHARS = 120
-_FACETS_CHARS = 120
 # More than the line has room for, since runs of white space become one space.
 _TEXT_CHARS = MAX_DESCRIPTION_CHARS + 100
 # Redaction shortens the text too, and drops a possible beginning of a secret at its end.
@@ -42,17 +39,6 @@ _READ_NODES = 400
 _READ_LEVELS = 50
 _READ_KEY_CHARS = 256
 _READ_BITS = 4_096  # Python refuses to write integers of over 4,300 digits
-# Fewer records are described by their texts, which hold most of their values.
-_MIN_RECORDS: Final = 5
-_CHECKED: Final = 3  # items that decide whether a list holds records
-_MAX_VISITED: Final = 400
-_MAX_LEVELS: Final = 4
-_SAMPLE_RECORDS: Final = 100
-# Multiples of the golden ratio spread evenly, and share no period with the records.
-_GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
-_MAX_RECORD_FIELDS: Final = 40  # of a record and of each object in it
-_MAX_FACET_CHARS: Final = 40  # a longer value is no category
-_MAX_FACET_VALUES: Final = 12
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
@@ -60,9 +46,6 @@ def describe_result(
     value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR
 ) -> str:
     """Describe a result in one line: its shape, its numbers, and the beginning of its text.
-
-    Of records, the line has their number, their place, their fields and the values that they share,
-    by a sample: `330 records at data.orders: no state; state open paid; …`.
 
     The line has at most `MAX_DESCRIPTION_CHARS` and depends on the value only. The work is bounded,
     because only the head of the value is read. Values under secret names are left out,
@@ -90,17 +73,9 @@ def describe_result(
     def line(text: str, max_chars: int, read_chars: int) -> str:
         return one_line(redactor.beginning(text, max_chars=read_chars), max_chars=max_chars)
 
-    records = _longest_record_list(value)
-    shape = _shape(value)
-    facets = ""
-    if records is not None:
-        facets = line(_facets_of(records.records, redactor), _FACETS_CHARS, 2 * _FACETS_CHARS)
-        if records.path:
-            keys = _keys(records.records[0])
-            shape = f"{len(records.records):,} records at {records.path}: {keys}"
-    shape = line(f"{shape}, {size_bytes:,} bytes", _SHAPE_CHARS, 2 * _SHAPE_CHARS)
+    shape = line(f"{_shape(value)}, {size_bytes:,} bytes", _SHAPE_CHARS, 2 * _SHAPE_CHARS)
     number_line = line(", ".join(numbers), 60, 2 * _SHAPE_CHARS)
-    front = "; ".join(filter(None, [shape, facets, number_line]))
+    front = "; ".join(filter(None, [shape, number_line]))
     text = line(" ".join(texts), MAX_DESCRIPTION_CHARS - len(front) - len("; "), _TEXT_CHARS)
     return f"{front}; {text}" if text else front
 
@@ -211,96 +186,6 @@ def _plain(item: Any) -> object:
         if isinstance(value, kind):
             return kind(value)
     return None
-
-
-class _RecordList(NamedTuple):
-    """A list of records in a result.
-
-    Attributes:
-        path: Dotted path of the list, "" for the result itself.
-        records: The list. Its first items are objects.
-    """
-
-    path: str
-    records: list[object]
-
-
-def _longest_record_list(value: object) -> _RecordList | None:
-    """Return the longest list of at least five records in the upper levels of a result."""
-    longest: _RecordList | None = None
-    queue: deque[tuple[str, object, int]] = deque([("", value, 0)])
-    for _ in range(_MAX_VISITED):
-        if not queue:
-            break
-        path, part, level = queue.popleft()
-        if isinstance(part, list) and len(part) >= _MIN_RECORDS:
-            are_records = all(isinstance(item, Mapping) for item in part[:_CHECKED])
-            if are_records and (longest is None or len(part) > len(longest.records)):
-                longest = _RecordList(path, part)
-        elif isinstance(part, Mapping) and level < _MAX_LEVELS:
-            # Copied, because the tool may still change the dict in another thread.
-            for name, member in list(islice(part.items(), _MAX_RECORD_FIELDS)):
-                inner = f"{path}.{name}" if path else str(name)
-                queue.append((inner, member, level + 1))
-    return longest
-
-
-def _facets_of(records: list[object], redactor: Redactor) -> str:
-    """Return the values that records share, such as `state open paid, city Bern Oslo`.
-
-    Fields with the fewest values come first. Values of a sample of 100 records count, which are
-    spread over the list. Secrets are left out.
-
-    Args:
-        records: The records.
-        redactor: Finds the secrets.
-    """
-    sample: list[Json] = []
-    for index in _sampled(len(records)):
-        record = records[index]
-        if isinstance(record, Mapping):
-            sample.append(_short_texts(record))
-    # As a structure, because a key or a neighbour can mark a value as a secret.
-    redacted = redactor.data(sample, encoded=encode_json(sample).data)
-    values: dict[str, dict[str, int]] = {}
-    for record in redacted if isinstance(redacted, list) else ():
-        if isinstance(record, dict):
-            _count_values(record, values)
-    facets = []
-    for name, counts in values.items():
-        is_category = 1 < len(counts) <= _MAX_FACET_VALUES and len(counts) < sum(counts.values())
-        if is_category and REDACTED not in counts:
-            facets.append((len(counts), f"{name} {' '.join(counts)}"))
-    facets.sort(key=lambda facet: facet[0])  # stable, so ties stay in the order of the fields
-    return ", ".join(text for _, text in facets)
-
-
-def _sampled(total: int) -> Sequence[int]:
-    """Return at most 100 indexes below a number, in ascending order."""
-    if total <= _SAMPLE_RECORDS:
-        return range(total)
-    return sorted({int(number * _GOLDEN_RATIO % 1 * total) for number in range(_SAMPLE_RECORDS)})
-
-
-def _short_texts(record: Mapping[object, object], *, is_nested: bool = False) -> dict[str, Json]:
-    """Return the short texts of a record, and of the objects in it."""
-    texts: dict[str, Json] = {}
-    for name, value in list(islice(record.items(), _MAX_RECORD_FIELDS)):
-        if isinstance(value, str) and len(value) <= _MAX_FACET_CHARS:
-            texts[str(name)] = str(value)
-        elif isinstance(value, Mapping) and not is_nested:
-            texts[str(name)] = _short_texts(value, is_nested=True)
-    return texts
-
-
-def _count_values(record: dict[str, Json], values: dict[str, dict[str, int]]) -> None:
-    """Add the values of a record to the counts by field."""
-    for name, value in record.items():
-        if isinstance(value, dict):
-            _count_values(value, values)
-        elif isinstance(value, str) and value.strip():
-            counts = values.setdefault(name, {})
-            counts[value] = counts.get(value, 0) + 1
 
 
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
