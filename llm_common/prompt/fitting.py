@@ -4,8 +4,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from itertools import accumulate, pairwise, takewhile
 
-from pydantic import BaseModel, ConfigDict
-
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import DefaultCounter, TokenCounter, without_media
 from llm_common.errors import TokenBudgetError
@@ -16,47 +14,8 @@ from llm_common.text.display import excerpt_text, printable
 _STEP_SHARE = 3  # a history is cut about once for each third of the budget that new turns fill
 
 
-class FittedPrompt(BaseModel):
-    """A prompt within its budget, with an account of the cuts.
-
-    Attributes:
-        bundle: The prompt.
-        tokens: Its tokens, as `count_prompt_tokens` counts them.
-        dropped_messages: Number of messages that were dropped from the history: the oldest after
-            its system messages.
-        dropped_documents: Number of documents that were dropped: the last ones.
-        shortened: Names of the documents that were cut, and `background` if it was cut. The
-            background may be empty then.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    bundle: PromptBundle
-    tokens: int
-    dropped_messages: int = 0
-    dropped_documents: int = 0
-    shortened: tuple[str, ...] = ()
-
-
 def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBundle:
-    """Shorten a prompt to `budget.max_input_tokens`. See `fit_detailed` for the order of cuts.
-
-    Args:
-        bundle: The prompt, which is not changed.
-        counter: Counts tokens. None uses `DefaultCounter`.
-
-    Returns:
-        The prompt, never over its budget.
-
-    Raises:
-        TokenBudgetError: If the parts that are never cut exceed the budget.
-        TypeError: If `bundle` is not a `PromptBundle`, or if the counter returns no whole number.
-    """
-    return fit_detailed(bundle, counter).bundle
-
-
-def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
-    """Shorten a prompt to its budget, and report the cuts.
+    """Shorten a prompt to `budget.max_input_tokens`.
 
     Parts are cut only as far as needed: first the history, oldest messages first, then the
     documents, last ones first, then the background. A long text is cut in its middle, a short one
@@ -75,7 +34,7 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
             makes the limit exact. None uses `DefaultCounter`.
 
     Returns:
-        The prompt, never over its budget, with an account of the cuts.
+        The prompt, never over its budget.
 
     Raises:
         TokenBudgetError: If the parts that are never cut exceed the budget. `.needed_tokens` is the
@@ -94,8 +53,7 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
     uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": required})
     _require(meter, uncut, tools)
     fitted = _without_documents(_without_history(bundle, meter), meter)
-    fitted = _with_shorter_background(fitted, meter)
-    return _account(bundle, fitted, meter.tokens(fitted))
+    return _with_shorter_background(fitted, meter)
 
 
 def _rules_of(bundle: PromptBundle) -> list[LLMMessage]:
@@ -130,24 +88,6 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
         f"{problem} tokens of {limit}; {remedy}, or raise max_input_tokens to {needed}",
         needed_tokens=needed,
         limit_tokens=limit,
-    )
-
-
-def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
-    shortened = []
-    # The last documents are dropped first, so the remaining ones are pairs.
-    pairs = zip(before.context_docs, after.context_docs, strict=False)
-    for index, (document, fitted) in enumerate(pairs):
-        if document != fitted:
-            shortened.append(f"context_docs[{index}]")
-    if before.background != after.background:
-        shortened.append("background")
-    return FittedPrompt(
-        bundle=after,
-        tokens=tokens,
-        dropped_messages=len(before.history) - len(after.history),
-        dropped_documents=len(before.context_docs) - len(after.context_docs),
-        shortened=tuple(shortened),
     )
 
 

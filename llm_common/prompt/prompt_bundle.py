@@ -1,7 +1,7 @@
 """Hold everything that one model call sends, and convert it to messages."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Protocol, Self, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
@@ -20,8 +20,8 @@ _SEED = "llm_common.prompt"
 class TokenBudget(BaseModel):
     """The tokens that a model call may take.
 
-    The default fits the window of nearly every model in use. `of_window` creates a larger budget.
-    Tokens cost money and time, so no default fills a window of a million.
+    The default fits the window of nearly every model in use. Tokens cost money and time, so no
+    default fills a window of a million.
 
     Attributes:
         max_input_tokens: Limit for all that is sent, tool schemas included. `fit` enforces it.
@@ -33,25 +33,6 @@ class TokenBudget(BaseModel):
     # Strict, since pydantic would take True and "8000" for numbers.
     max_input_tokens: StrictInt = Field(default=8_000, ge=0)
     max_output_tokens: StrictInt = Field(default=512, ge=0)
-
-    @classmethod
-    def of_window(cls, window_tokens: int, *, max_output_tokens: int = 512) -> Self:
-        """Return the budget that fills a model's window, which input and answer share.
-
-        Args:
-            window_tokens: The size of the window, according to the model's maker or the server.
-            max_output_tokens: Limit for the answer.
-
-        Raises:
-            ValueError: If the answer would take the whole window.
-        """
-        max_input_tokens = window_tokens - max_output_tokens
-        if max_input_tokens <= 0:
-            raise ValueError(
-                f"max_output_tokens is {max_output_tokens}; it must be less than the window of "
-                f"{window_tokens} tokens"
-            )
-        return cls(max_input_tokens=max_input_tokens, max_output_tokens=max_output_tokens)
 
 
 @runtime_checkable

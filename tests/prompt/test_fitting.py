@@ -12,7 +12,6 @@ from llm_common.agents import AgenticExecutor, Answering, ToolContextManager, To
 from llm_common.core import ExactCounter, LLMMessage, MessageRole, TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt import PromptBundle, TokenBudget, fit
-from llm_common.prompt.fitting import fit_detailed
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import printable
@@ -117,23 +116,23 @@ def assert_never_over(seed: int, counter: TokenCounter) -> None:
     needed = count_prompt_tokens(uncut, counter)
     if needed > limit:
         with pytest.raises(TokenBudgetError) as caught:
-            fit_detailed(bundle, counter)
+            fit(bundle, counter)
         assert caught.value.needed_tokens == needed
         bundle = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=needed)})
         limit = needed
-    fitted = fit_detailed(bundle, counter)
-    assert (fitted.bundle.system, fitted.bundle.instructions) == (
+    fitted = fit(bundle, counter)
+    assert (fitted.system, fitted.instructions) == (
         bundle.system,
         bundle.instructions,
     )
-    assert count_prompt_tokens(fitted.bundle, counter) == fitted.tokens <= limit
+    assert count_prompt_tokens(fitted, counter) <= limit
     for include_tools in (False, True):
-        assert sent_tokens(fitted.bundle, counter, include_tools=include_tools) <= limit
-        for message in fitted.bundle.to_messages(include_tools=include_tools):
+        assert sent_tokens(fitted, counter, include_tools=include_tools) <= limit
+        for message in fitted.to_messages(include_tools=include_tools):
             str(message.content).encode()
-    assert fitted.bundle.history[len(fitted.bundle.history) - len(uncut.history) :] == uncut.history
+    assert fitted.history[len(fitted.history) - len(uncut.history) :] == uncut.history
     if count_prompt_tokens(bundle, counter) <= limit:
-        assert fitted.bundle == bundle
+        assert fitted == bundle
 
 
 def test_random_bundles_are_never_over_by_the_exact_count_s3_03(exact: TokenCounter) -> None:
@@ -176,8 +175,7 @@ def test_a_prompt_that_fits_is_not_changed_s3_03() -> None:
     bundle = PromptBundle(
         system="s", instructions="i", context_docs=["d"], history=turns(4), background="b"
     )
-    assert fit_detailed(bundle).bundle == bundle
-    assert fit_detailed(bundle).shortened == ()
+    assert fit(bundle) == bundle
 
 
 def test_parts_are_cut_in_their_order_s3_03() -> None:
@@ -308,29 +306,21 @@ def test_a_question_in_the_history_stays_with_later_messages() -> None:
         fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=40)}))
 
 
-def test_of_window_divides_a_window_into_input_and_answer_s3_01() -> None:
-    budget = TokenBudget.of_window(32_768, max_output_tokens=1_000)
-    assert (budget.max_input_tokens, budget.max_output_tokens) == (31_768, 1_000)
-    with pytest.raises(ValueError, match="less than the window of 512 tokens"):
-        TokenBudget.of_window(512)
-
-
 def test_documents_are_cut_from_the_last_and_stay_fenced_s3_03() -> None:
     bundle = PromptBundle(
         instructions="go",
         context_docs=["first " * 30, "second " * 300, "third " * 30],
         budget=TokenBudget(max_input_tokens=200),
     )
-    fitted = fit_detailed(bundle)
-    first, second = fitted.bundle.context_docs
+    fitted = fit(bundle)
+    first, second = fitted.context_docs
     assert first == bundle.context_docs[0]
     assert second.startswith("second ")
     assert len(second) < len(bundle.context_docs[1])
-    assert (fitted.dropped_documents, fitted.shortened) == (1, ("context_docs[1]",))
-    content = str(fitted.bundle.to_messages()[0].content)
+    content = str(fitted.to_messages()[0].content)
     nonce = content.partition("<<<")[2][:12]
     assert content.endswith(f"{nonce}>>>\n\ngo")
-    assert fitted.tokens > 180
+    assert count_prompt_tokens(fitted) > 180
 
 
 def test_a_cut_history_begins_with_the_user_s3_06() -> None:
@@ -345,10 +335,11 @@ def test_a_cut_history_begins_with_the_user_s3_06() -> None:
         bundle = PromptBundle(
             instructions="go on", history=turn * 6, budget=TokenBudget(max_input_tokens=limit)
         )
-        fitted = fit_detailed(bundle)
-        assert not fitted.bundle.history or fitted.bundle.history[0].role == "user"
-        assert fitted.dropped_messages % 4 == 0
-        assert fitted.bundle.history == bundle.history[fitted.dropped_messages :]
+        kept = fit(bundle).history
+        assert not kept or kept[0].role == "user"
+        dropped = len(bundle.history) - len(kept)
+        assert dropped % 4 == 0
+        assert kept == bundle.history[dropped:]
 
 
 def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
@@ -357,12 +348,11 @@ def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
         for limit in (100, 200, 400):
             history = [rules, *turns(30, "some words of a turn " * 4)]
             budget = TokenBudget(max_input_tokens=limit)
-            fitted = fit_detailed(
-                PromptBundle(instructions=instructions, history=history, budget=budget)
-            )
-            first, *rest = fitted.bundle.history
-            assert (first, rest) == (rules, history[fitted.dropped_messages + 1 :])
-            assert fitted.tokens <= limit
+            fitted = fit(PromptBundle(instructions=instructions, history=history, budget=budget))
+            first, *rest = fitted.history
+            dropped = len(history) - len(fitted.history)
+            assert (first, rest) == (rules, history[dropped + 1 :])
+            assert count_prompt_tokens(fitted) <= limit
     with pytest.raises(TokenBudgetError):
         fit(
             PromptBundle(
@@ -404,8 +394,8 @@ def test_tool_schemas_count_towards_the_budget_s3_03() -> None:
 def test_a_large_text_is_cut_quickly_and_close_to_the_limit_s3_03() -> None:
     counter = UpperBoundCounter()
     bundle = PromptBundle(instructions="go", context_docs=["some words, " * 40_000])
-    fitted = fit_detailed(bundle, counter)
-    assert 0.95 * 8_000 < fitted.tokens <= 8_000
+    tokens = count_prompt_tokens(fit(bundle, counter), counter)
+    assert 0.95 * 8_000 < tokens <= 8_000
 
 
 def replay(budget: TokenBudget) -> list[str]:
