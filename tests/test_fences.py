@@ -14,7 +14,7 @@ from llm_common.agents import (
     PromptBundle,
     ToolRegistry,
     ToolSelector,
-    render_selected_contexts,
+    format_selected_contexts,
 )
 from llm_common.context import ContextSelector, DataPoolSnapshot
 from llm_common.testing import ScriptedClient
@@ -129,9 +129,7 @@ async def rendered(tmp_path: Path) -> Callable[[object], str]:
     pointers = [await store.save(**call, args={"query": name}) for name in "ab"]  # type: ignore[arg-type]
 
     def render(result: object) -> str:
-        return render_selected_contexts(
-            pointers=pointers, store=Loaded(result), max_chars=200_000
-        ).text
+        return format_selected_contexts(pointers=pointers, store=Loaded(result), max_chars=200_000)
 
     return render
 
@@ -165,7 +163,7 @@ async def test_summary_and_tool_name_stay_one_line_l19(tmp_path: Path) -> None:
         pointer = await store.save(
             query_id="q", task_id=None, tool_name=payload, args={"query": payload}, result=1
         )
-        outside = lines_outside(render_selected_contexts(pointers=[pointer], store=store).text)
+        outside = lines_outside(format_selected_contexts(pointers=[pointer], store=store))
         assert len(outside) == 2
         assert outside[0].startswith("### ")
         assert EVIL not in outside[1]

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
     from llm_common.pointers.format import (
-        RenderedContexts,
         format_selected_contexts,
-        render_selected_contexts,
     )
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,
@@ -96,7 +94,6 @@ __all__ = [
     "ReadBackTool",
     "Redactor",
     "RelevanceSelection",
-    "RenderedContexts",
     "RunEvent",
     "RunLimits",
     "SelectsPointers",
@@ -125,7 +122,6 @@ __all__ = [
     "fit",
     "format_selected_contexts",
     "read_context",
-    "render_selected_contexts",
 ]
 
 _MODULES = {
@@ -154,7 +150,6 @@ _MODULES = {
     "ReadBackTool": "llm_common.tools.read_back",
     "Redactor": "llm_common.redaction.redactor",
     "RelevanceSelection": "llm_common.selection.relevance",
-    "RenderedContexts": "llm_common.pointers.format",
     "RunEvent": "llm_common.agents.events",
     "RunLimits": "llm_common.agents.runs",
     "SelectsPointers": "llm_common.selection.relevance",
@@ -185,7 +180,6 @@ _MODULES = {
     "is_run_id": "llm_common.agents.session.ids",
     "output_label": "llm_common.agents.session.saved",
     "read_context": "llm_common.tools.read_back",
-    "render_selected_contexts": "llm_common.pointers.format",
     "text_of": "llm_common.agents.session.offloading",
 }
 

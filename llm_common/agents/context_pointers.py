@@ -9,9 +9,7 @@ from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
     from llm_common.pointers.format import (
-        RenderedContexts,
         format_selected_contexts,
-        render_selected_contexts,
     )
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,  # noqa: PLC0414 - not in __all__: it needs an extra
@@ -37,12 +35,10 @@ __all__ = [
     "LexicalRelevanceSelector",
     "Redactor",
     "RelevanceSelection",
-    "RenderedContexts",
     "SelectsPointers",
     "compute_pointer_id",
     "deterministic_summary",
     "format_selected_contexts",
-    "render_selected_contexts",
 ]
 
 _MODULES = {
@@ -53,12 +49,10 @@ _MODULES = {
     "ObjectContextPointerStore": "llm_common.pointers.object_records",
     "Redactor": "llm_common.redaction.redactor",
     "RelevanceSelection": "llm_common.selection.relevance",
-    "RenderedContexts": "llm_common.pointers.format",
     "SelectsPointers": "llm_common.selection.relevance",
     "compute_pointer_id": "llm_common.pointers.pointer",
     "deterministic_summary": "llm_common.pointers.pointer",
     "format_selected_contexts": "llm_common.pointers.format",
-    "render_selected_contexts": "llm_common.pointers.format",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

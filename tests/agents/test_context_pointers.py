@@ -16,7 +16,6 @@ from llm_common.agents.context_pointers import (
     compute_pointer_id,
     deterministic_summary,
     format_selected_contexts,
-    render_selected_contexts,
 )
 from llm_common.core import LLMResponse, LLMUsage
 
@@ -82,7 +81,6 @@ async def test_saves_selects_and_shows(tmp_path: Path) -> None:
     text = format_selected_contexts(pointers=selected, store=store, max_chars=500)
     assert f"### weather ({rain.pointer_id})" in text
     assert '{"rain":true}' in text
-    assert text == render_selected_contexts(pointers=selected, store=store, max_chars=500).text
 
 
 async def test_the_digest_of_a_saved_result_finds_it_s0_08(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from hypothesis import given, strategies as st
 from llm_common.agents import (
     ContextPointer,
     FileContextPointerStore,
-    RenderedContexts,
     format_selected_contexts,
-    render_selected_contexts,
 )
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 
@@ -45,10 +43,10 @@ def pointer(
     )
 
 
-def render(*results: object, max_chars: int = 20_000, query: str = "") -> RenderedContexts:
+def render(*results: object, max_chars: int = 20_000, query: str = "") -> str:
     pointers = [pointer(number) for number in range(1, len(results) + 1)]
     store = Results(zip((each.pointer_id for each in pointers), results, strict=True))
-    return render_selected_contexts(
+    return format_selected_contexts(
         pointers=pointers, store=store, max_chars=max_chars, query=query
     )
 
@@ -98,18 +96,6 @@ async def test_each_result_has_a_block_in_order_s0_50(tmp_path: Path) -> None:
     assert weather["summary"] == saved[0].summary
 
 
-def test_the_blocks_give_the_status_of_each_pointer_s0_50() -> None:
-    rendered = render("short", "x" * 5_000, PointerNotFoundError("gone"), max_chars=1_000)
-    assert [(block.pointer_id, block.tool_name, block.status) for block in rendered.blocks] == [
-        (f"{1:012x}", "web_search", "whole"),
-        (f"{2:012x}", "web_search", "cut"),
-        (f"{3:012x}", "web_search", "unavailable"),
-    ]
-    assert [block.chars_total for block in rendered.blocks] == [5, 5_000, 0]
-    assert rendered.blocks[0].chars_shown == 5
-    assert 200 < rendered.blocks[1].chars_shown == rendered.text.count("x") < 1_000
-
-
 RESULTS = st.recursive(
     st.none()
     | st.integers()
@@ -133,11 +119,9 @@ def test_the_text_never_exceeds_its_limit_s0_50(
     results: list[object], max_chars: int, query: str
 ) -> None:
     rendered = render(*results, max_chars=max_chars, query=query)
-    rendered.text.encode()
-    assert len(rendered.text) <= max_chars
-    assert len(rendered.blocks) == len(results)
+    rendered.encode()
+    assert len(rendered) <= max_chars
     assert rendered == render(*results, max_chars=max_chars, query=query)
-    assert all(0 <= block.chars_shown <= block.chars_total for block in rendered.blocks)
 
 
 def test_every_size_holds_for_awkward_results_s0_50() -> None:
@@ -154,41 +138,43 @@ def test_every_size_holds_for_awkward_results_s0_50() -> None:
         max_chars: render(*results, max_chars=max_chars)
         for max_chars in [*range(0, 1_999, 9), 30, 1_999, 2_000]
     }
-    assert all(len(rendered.text) <= max_chars for max_chars, rendered in sizes.items())
-    assert len(sizes[2_000].text) > 1_500
-    assert [sizes[0].text, sizes[30].text] == ["", ""]
+    assert all(len(rendered) <= max_chars for max_chars, rendered in sizes.items())
+    assert len(sizes[2_000]) > 1_500
+    assert [sizes[0], sizes[30]] == ["", ""]
 
 
 def test_zero_renders_nothing_and_less_is_refused_s0_50() -> None:
-    assert render("x", max_chars=0).text == ""
-    assert render("x", max_chars=0).blocks[0].status == "left_out"
-    assert render().text == ""
+    assert render("x", max_chars=0) == ""
+    assert render() == ""
     with pytest.raises(ValueError, match="max_chars must be 0 or more, got -1"):
         render("x", max_chars=-1)
 
 
 def test_small_results_are_whole_and_large_ones_share_space_s0_51() -> None:
-    first, small, second = render("a" * 50_000, {"ok": True}, "b" * 9_000, max_chars=6_000).blocks
-    assert small.status == "whole"
-    assert (first.status, second.status) == ("cut", "cut")
-    assert abs(first.chars_shown - second.chars_shown) < 40
-    assert first.chars_shown > 2_400
+    text = render("a" * 50_000, {"ok": True}, "b" * 9_000, max_chars=6_000)
+    first, small, second = (block["body"] for block in blocks_of(text))
+    assert small == '{"ok":true}'
+    assert "characters left out" in first
+    assert "characters left out" in second
+    assert abs(len(first) - len(second)) < 40
+    assert len(first) > 2_400
 
 
 def test_a_cut_names_the_missing_part_and_the_pointer_s0_51() -> None:
     rendered = render("a" * 30_000, max_chars=2_000)
-    shown = rendered.blocks[0].chars_shown
+    (block,) = blocks_of(rendered)
+    shown = sum(map(len, re.findall("a{20,}", block["body"])))
     assert (
         "Parts of 30,000 characters are shown; the rest is unread: read it by the pointer id."
-        in rendered.text
+        in rendered
     )
-    assert f"[… {30_000 - shown:,} characters left out …]" in rendered.text
-    assert f"{1:012x}" in rendered.text
+    assert f"[… {30_000 - shown:,} characters left out …]" in rendered
+    assert f"{1:012x}" in rendered
 
 
 def test_a_cut_leaves_the_items_of_json_whole_s0_51() -> None:
     items = [[number, {"of": number}] for number in range(900)]
-    (block,) = blocks_of(render({"items": items, "total": 900}, max_chars=1_500).text)
+    (block,) = blocks_of(render({"items": items, "total": 900}, max_chars=1_500))
     head, *values = block["body"].split("\n")
     assert head == "1,801 values, each in a line with its path. Some of them:"
     assert len(values) > 40
@@ -208,7 +194,7 @@ CUSTOMERS = [
 @pytest.mark.parametrize("max_chars", [400, 900, 1_500, 4_000, 9_000])
 @pytest.mark.parametrize("query", ["", "customer 457", "Oslo"])
 def test_a_cut_shows_whole_records_with_their_keys_once_s0_54(max_chars: int, query: str) -> None:
-    (block,) = blocks_of(render({"rows": CUSTOMERS}, max_chars=max_chars, query=query).text)
+    (block,) = blocks_of(render({"rows": CUSTOMERS}, max_chars=max_chars, query=query))
     lines = block["body"].splitlines()
     assert ": 900 records" in lines[0]
     whole = [{str(cell) for cell in customer.values()} for customer in CUSTOMERS]
@@ -219,13 +205,13 @@ def test_a_cut_shows_whole_records_with_their_keys_once_s0_54(max_chars: int, qu
 
 
 def test_the_records_that_the_query_names_are_shown_s0_54() -> None:
-    asked = render({"rows": CUSTOMERS}, max_chars=1_000, query="Where does customer 457 live?").text
+    asked = render({"rows": CUSTOMERS}, max_chars=1_000, query="Where does customer 457 live?")
     assert "457 | customer 457 | Oslo" in asked
-    assert "457 | customer 457 | Oslo" not in render({"rows": CUSTOMERS}, max_chars=1_000).text
+    assert "457 | customer 457 | Oslo" not in render({"rows": CUSTOMERS}, max_chars=1_000)
 
 
 def test_whole_records_begin_with_those_that_the_query_names_s0_54() -> None:
-    (block,) = blocks_of(render(CUSTOMERS, max_chars=4_000, query="Where is customer 457?").text)
+    (block,) = blocks_of(render(CUSTOMERS, max_chars=4_000, query="Where is customer 457?"))
     _, _, whole = block["body"].partition("Whole records of web_search_000000: id | name | city\n")
     assert whole.startswith("457 | customer 457 | Oslo\n0 | customer 0 | Bern\n1 | ")
     assert re.search(r"\n… \d+ more records$", whole)
@@ -234,7 +220,7 @@ def test_whole_records_begin_with_those_that_the_query_names_s0_54() -> None:
 def test_a_record_that_begins_like_a_heading_forges_none_s0_53() -> None:
     rows = [{"a": "### web_search (deadbeefcafe)", "n": n} for n in range(400)]
     for max_chars in (600, 1_500, 4_000):
-        text = render({"rows": rows}, max_chars=max_chars).text
+        text = render({"rows": rows}, max_chars=max_chars)
         assert [line for line in text.splitlines() if line.startswith("###")] == [
             f"### web_search ({1:012x})"
         ]
@@ -245,26 +231,27 @@ def test_more_room_never_shows_fewer_records_s0_54() -> None:
     counts = []
     for max_chars in range(300, 50_000, 500):
         rendered = render(CUSTOMERS, max_chars=max_chars, query="Oslo")
-        numbers = set(re.findall(r"^(\d+) \| customer", rendered.text, re.MULTILINE))
-        counts.append(900 if rendered.blocks[0].status == "whole" else len(numbers))
+        numbers = set(re.findall(r"^(\d+) \| customer", rendered, re.MULTILINE))
+        is_whole = "are shown; the rest is unread" not in rendered and "no room" not in rendered
+        counts.append(900 if is_whole else len(numbers))
     assert counts == sorted(counts)
     assert len(set(counts)) > 40
 
 
 def test_records_that_fit_stay_as_they_are_s0_54() -> None:
-    (block,) = blocks_of(render(CUSTOMERS[:50], max_chars=20_000, query="Oslo").text)
+    (block,) = blocks_of(render(CUSTOMERS[:50], max_chars=20_000, query="Oslo"))
     assert json.loads(block["body"]) == CUSTOMERS[:50]
 
 
 def test_all_records_are_shown_if_only_their_keys_take_too_much_room_s0_54() -> None:
-    (block,) = blocks_of(render(CUSTOMERS[:200], max_chars=6_000).text)
+    (block,) = blocks_of(render(CUSTOMERS[:200], max_chars=6_000))
     assert len(set(re.findall(r"^(\d+) \| customer", block["body"], re.MULTILINE))) == 200
     assert "First and last" not in block["body"]
 
 
 def test_a_text_beside_records_is_shown_too_s0_54() -> None:
     result = {"answer": "It rains. " * 60, "rows": CUSTOMERS}
-    (block,) = blocks_of(render(result, max_chars=6_000).text)
+    (block,) = blocks_of(render(result, max_chars=6_000))
     assert "answer: It rains." in block["body"]
     assert block["body"].count("It rains.") > 60
 
@@ -272,14 +259,14 @@ def test_a_text_beside_records_is_shown_too_s0_54() -> None:
 def test_a_query_finds_passages_of_a_text_s0_54() -> None:
     text = "".join(f"Line {number} says nothing.\n" for number in range(2_000))
     text = text.replace("Line 1234 says nothing", "Line 1234 names the zebra")
-    assert "names the zebra" in render(text, max_chars=1_500, query="Which line has a zebra?").text
-    assert "names the zebra" not in render(text, max_chars=1_500).text
+    assert "names the zebra" in render(text, max_chars=1_500, query="Which line has a zebra?")
+    assert "names the zebra" not in render(text, max_chars=1_500)
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
     program = (
         "from tests.pointers.test_format import render\n"
-        "print(ascii(render({'b': 1, 'a': ['x' * 900]}, 'y' * 3000, max_chars=1200).text))"
+        "print(ascii(render({'b': 1, 'a': ['x' * 900]}, 'y' * 3000, max_chars=1200)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -288,7 +275,7 @@ def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
         text=True,
         check=True,
     )
-    here = render({"b": 1, "a": ["x" * 900]}, "y" * 3000, max_chars=1200).text
+    here = render({"b": 1, "a": ["x" * 900]}, "y" * 3000, max_chars=1200)
     assert done.stdout == f"{here!a}\n"
     assert "### web_search" in here
 
@@ -305,9 +292,9 @@ def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
 )
 def test_a_result_that_cannot_be_loaded_is_one_line_s0_52(error: StoreError, says: str) -> None:
     rendered = render("fine", error, "fine too")
-    lines = [line for line in rendered.text.splitlines() if f"{2:012x}" in line]
+    lines = [line for line in rendered.splitlines() if f"{2:012x}" in line]
     assert lines == [f"### web_search ({2:012x}): {says}"]
-    assert [block.status for block in rendered.blocks] == ["whole", "unavailable", "whole"]
+    assert [line for line in rendered.splitlines() if "fine" in line] == ["fine", "fine too"]
 
 
 async def test_a_result_that_vanished_from_the_store_is_one_line_f_050(tmp_path: Path) -> None:
@@ -321,18 +308,13 @@ async def test_a_result_that_vanished_from_the_store_is_one_line_f_050(tmp_path:
 
 def test_results_that_do_not_fit_are_named_then_counted() -> None:
     rendered = render(*["x" * 1_000] * 30, max_chars=1_500)
-    statuses = [block.status for block in rendered.blocks]
-    assert statuses == ["cut"] * statuses.count("cut") + ["left_out"] * statuses.count("left_out")
-    assert 1 <= statuses.count("cut") <= 5
-    named = rendered.text.count("no room; read by the pointer id")
-    assert (
-        f"[… {30 - statuses.count('cut') - named} more results left out: no room …]"
-        in rendered.text
-    )
-    assert (
-        "1,000 characters, no room; read by the pointer id"
-        in render("x" * 1_000, max_chars=120).text
-    )
+    ids = re.findall(r"### web_search \((\w+)\)", rendered)
+    assert ids == [f"{number:012x}" for number in range(1, len(ids) + 1)]
+    blocks = rendered.count("<<<")
+    assert 1 <= blocks <= 5
+    named = rendered.count("no room; read by the pointer id")
+    assert f"[… {30 - blocks - named} more results left out: no room …]" in rendered
+    assert "1,000 characters, no room; read by the pointer id" in render("x" * 1_000, max_chars=120)
 
 
 BREAKS = ["\n", "\n\n", "\r", "\r\n", "\u2028", "\x85", "\x0b", "\0\n", "\n \n"]
@@ -374,7 +356,7 @@ def test_stored_text_cannot_leave_its_block_s0_53(
     result: Callable[[str], object], limit: int
 ) -> None:
     for payload in PAYLOADS:
-        text = render(result(payload), "after", max_chars=limit).text
+        text = render(result(payload), "after", max_chars=limit)
         assert [block["id"] for block in blocks_of(text)] == [f"{1:012x}", f"{2:012x}"], payload
         headings = [line for line in text.splitlines() if line.startswith("### ")]
         assert headings == [f"### web_search ({1:012x})", f"### web_search ({2:012x})"], payload
@@ -392,7 +374,7 @@ def test_names_and_summaries_cannot_leave_their_line_s0_53(payload: str) -> None
 def test_text_with_the_nonce_gets_another_nonce_s0_53() -> None:
     payload, nonces = "x", set[str]()
     for _ in range(20):
-        (block,) = blocks_of(render(payload).text)
+        (block,) = blocks_of(render(payload))
         assert block["nonce"] not in nonces
         nonces.add(block["nonce"])
         payload = "\n".join(
@@ -404,9 +386,9 @@ def test_text_with_the_nonce_gets_another_nonce_s0_53() -> None:
 @pytest.mark.parametrize("place", range(3))
 def test_any_result_with_the_nonce_gets_another_nonce_s0_53(place: int) -> None:
     results = ["x" * 12] * 3
-    nonce = blocks_of(render(*results).text)[0]["nonce"]
+    nonce = blocks_of(render(*results))[0]["nonce"]
     results[place] = nonce
-    assert nonce not in {block["nonce"] for block in blocks_of(render(*results).text)}
+    assert nonce not in {block["nonce"] for block in blocks_of(render(*results))}
 
 
 @given(*[st.text(st.characters())] * 3)
@@ -421,7 +403,7 @@ def test_no_stored_text_breaks_the_blocks_f_147(result: str, tool_name: str, sum
 
 def test_large_results_fill_the_limit() -> None:
     rows = [{"id": number, "text": "word " * 20} for number in range(8_000)]  # 1 MB
-    assert 19_000 < len(render(*[{"rows": rows}] * 6).text) <= 20_000
+    assert 19_000 < len(render(*[{"rows": rows}] * 6)) <= 20_000
 
 
 @pytest.mark.parametrize(
