@@ -228,11 +228,12 @@ async def offload_data(place: Place, text: str) -> object:
     return await place.session.offload({"rows": [text, text[:9]]}, tool="web", args={}, query=text)
 
 
-@call("OffloadTurn.keeps", "OffloadTurn.preview")
+@call("OffloadTurn.read", "OffloadTurn.take", "OffloadTurn.preview")
 async def preview(place: Place, text: str) -> object:
     pointer = await place.save(text)
     turn = OffloadTurn(OffloadPolicy(), query=text)
-    await turn.keeps("web", text)
+    await turn.read("web", text)
+    await turn.take(text)
     return await turn.preview(pointer, text)
 
 

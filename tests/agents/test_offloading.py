@@ -223,7 +223,8 @@ async def turn_of(results: list[tuple[Any, float]], policy: OffloadPolicy) -> li
 
     async def one(number: int, result: Any, delay_s: float) -> Any:
         await asyncio.sleep(delay_s)
-        if await turn.keeps("tool", result):
+        _, is_whole = await turn.read("tool", result)
+        if is_whole:
             return result
         pointer = await store.save(
             query_id="q", task_id=None, tool_name="tool", args={"n": number}, result=result
@@ -365,15 +366,15 @@ async def test_results_that_are_counted_at_once_share_the_tokens_of_a_turn() -> 
     tokens = [COUNTER.count(result) for result in results]
     policy = OffloadPolicy(max_preview_tokens=10, max_turn_tokens=sum(tokens) - 1)
     turn = OffloadTurn(policy, calls=2, counter=MeetingCounter(2))
-    kept = await asyncio.gather(*(turn.keeps("weather", result) for result in results))
-    assert sorted(kept) == [False, True]
+    read = await asyncio.gather(*(turn.read("weather", result) for result in results))
+    assert sorted(is_whole for _, is_whole in read) == [False, True]
 
 
 async def test_a_turn_without_a_limit_keeps_every_short_result() -> None:
     turn = OffloadTurn(OffloadPolicy(max_whole_tokens=100, max_turn_tokens=None), calls=50)
-    kept = [await turn.keeps("weather", f"snow {number}") for number in range(50)]
-    assert kept == [True] * 50
-    assert not await turn.keeps("weather", "snow " * 200)
+    kept = [await turn.read("weather", f"snow {number}") for number in range(50)]
+    assert kept == [(f"snow {number}", True) for number in range(50)]
+    assert not (await turn.read("weather", "snow " * 200))[1]
 
 
 async def test_a_stored_result_is_previewed_whatever_its_tools_name(tmp_path: Path) -> None:
@@ -405,8 +406,8 @@ async def test_what_a_model_reads_back_counts_towards_the_turn() -> None:
     for max_turn_tokens, is_whole in ((2_000, True), (500, False)):
         policy = OffloadPolicy(max_preview_tokens=10, max_turn_tokens=max_turn_tokens)
         turn = OffloadTurn(policy, calls=2)
-        assert await turn.keeps("read_context", reading)
-        assert await turn.keeps("weather", words_of(300)) is is_whole
+        await turn.take(str(reading))
+        assert (await turn.read("weather", words_of(300)))[1] is is_whole
 
 
 async def test_a_preview_returns_the_tokens_that_it_did_not_take(tmp_path: Path) -> None:
@@ -419,8 +420,8 @@ async def test_a_preview_returns_the_tokens_that_it_did_not_take(tmp_path: Path)
     assert tokens < 500
     last = words_of(2_000 - tokens)
     assert COUNTER.count(last) == 2_000 - tokens > 1_000
-    assert await turn.keeps("weather", last)
-    assert not await turn.keeps("weather", "snow")
+    assert (await turn.read("weather", last))[1]
+    assert not (await turn.read("weather", "snow"))[1]
 
 
 async def test_previews_that_nobody_announced_share_the_tokens_too(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Offloading: replaces a long result by a pointer and a preview for the query."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Final, Literal, NamedTuple
 
@@ -12,7 +13,6 @@ from llm_common.parts.fill import largest_room
 from llm_common.parts.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import framed_result
-from llm_common.pointers.reading import ContextReading
 from llm_common.tables.table import result_name
 from llm_common.text.display import one_line, printable, to_json
 
@@ -119,35 +119,25 @@ class OffloadTurn:
         """Return the model's name for the tool that reads back."""
         return self._policy.reader_name
 
-    async def keeps(self, tool_name: str, result: object, *, text: str | None = None) -> bool:
-        """Return whether a result stays whole, and take its tokens from the budget if it does.
-
-        A `ContextReading` always stays whole.
-
-        Args:
-            tool_name: The tool that returned the result.
-            result: The result.
-            text: The result's `text_of`. None computes it.
+    async def read(self, tool_name: str, result: object) -> tuple[str, bool]:
+        """Return a result as text and whether it stays whole, which takes its tokens.
 
         Raises:
             UnserialisableError: If the result cannot be written as JSON.
         """
-        if isinstance(result, ContextReading):
-            self._spend(await in_thread(self._counter.count, result.rendered))
-            return True
         # Counting stops at the smaller limit: a result may have megabytes.
         limits = [self._policy.threshold(tool_name), self._available()]
-        finite = [limit for limit in limits if limit is not None]
-        if not finite:
-            # Only counts the call, so that its reserve is free for the others.
-            self._spend(0)
-            return True
-        tokens = await in_thread(_tokens_within, result, text, min(finite), self._counter)
+        max_tokens = min((limit for limit in limits if limit is not None), default=None)
+        text, tokens = await in_thread(_read, result, max_tokens, self._counter)
         available = self._available()  # other calls may have spent tokens during the await
         if tokens is None or (available is not None and tokens > available):
-            return False
+            return text, False
         self._spend(tokens)
-        return True
+        return text, True
+
+    async def take(self, text: str) -> None:
+        """Take the tokens of a text that stays whole in any case, such as that of a reading."""
+        self._spend(await in_thread(self._counter.count, text))
 
     async def preview(
         self,
@@ -155,7 +145,7 @@ class OffloadTurn:
         result: object,
         *,
         text: str | None = None,
-        shorter: ShorterForm | None = None,
+        shorter: Callable[[str], ShorterForm | None] | None = None,
     ) -> Offloaded:
         """Return the preview of a stored result, and take its tokens from the budget.
 
@@ -163,15 +153,22 @@ class OffloadTurn:
             pointer: The pointer of the result.
             result: The result without its secrets. See `ContextPointerStore.as_stored`.
             text: The result's `text_of`. None computes it.
-            shorter: Replaces the preview if it takes no more tokens than a preview may, and at most
-                a quarter of the tokens of the whole result.
+            shorter: Returns from the text what replaces the preview, if that takes no more tokens
+                than a preview may, and at most a quarter of the tokens of the whole result. It may
+                read files.
         """
         granted = self._policy.max_preview_tokens
         available = self._available()
         if available is not None:
             granted = min(granted, available)
         self._spend(granted)  # before the await, so that no other call takes these tokens
-        preview, tokens = await in_thread(self._write, pointer, result, text, granted, shorter)
+
+        def write() -> tuple[Offloaded, int]:
+            whole_text = text_of(result) if text is None else text
+            form = shorter(whole_text) if shorter is not None else None
+            return self._write(pointer, result, whole_text, granted, form)
+
+        preview, tokens = await in_thread(write)
         if self._tokens_left is not None:
             self._tokens_left += granted - tokens
         return preview
@@ -215,13 +212,11 @@ class OffloadTurn:
         self,
         pointer: ContextPointer,
         result: object,
-        text: str | None,
+        text: str,
         max_tokens: int,
         shorter: ShorterForm | None,
     ) -> tuple[Offloaded, int]:
         """Return the preview of a result or its shorter form, and the tokens."""
-        if text is None:
-            text = text_of(result)
         count, reader = self._counter.count, self._policy.reader_name
         if shorter is not None:
             tokens = count(shorter.text)
@@ -333,16 +328,15 @@ def text_of(result: object) -> str:
     return printable(result) if isinstance(result, str) else to_json(result)
 
 
-def _tokens_within(
-    result: object, text: str | None, max_tokens: int, counter: TokenCounter
-) -> int | None:
-    """Return the tokens of a result, or None if they exceed the limit."""
-    if text is None:
-        text = text_of(result)
+def _read(result: object, max_tokens: int | None, counter: TokenCounter) -> tuple[str, int | None]:
+    """Return a result as text, and its tokens, or None if they exceed the limit."""
+    text = text_of(result)
+    if max_tokens is None:
+        return text, 0  # without limits, no tokens are counted
     if len(text) > max_tokens * _MAX_CHARS_PER_TOKEN:
-        return None
+        return text, None
     tokens = counter.count(text)
-    return tokens if tokens <= max_tokens else None
+    return text, tokens if tokens <= max_tokens else None
 
 
 def _content(pointer: ContextPointer, shape: str, body: str) -> str:

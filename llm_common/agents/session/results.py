@@ -137,8 +137,9 @@ class ShownResults:
     async def _own_result(self, result: Any, turn: OffloadTurn, tool: str) -> Offloaded:
         """Return the answer of one of the session's tools, which stays whole."""
         if isinstance(result, ContextReading):
-            await turn.keeps(tool, result)  # counts its tokens
-            return whole(tool, str(result))
+            text = str(result)
+            await turn.take(text)
+            return whole(tool, text)
         return whole(tool, await in_thread(text_of, result))
 
     async def _offload(
@@ -152,9 +153,8 @@ class ShownResults:
         may_repeat: bool,
         view: View | None,
     ) -> Offloaded:
-        # In a thread, since encoding megabytes would block the event loop.
-        text = await in_thread(text_of, result)
-        if await turn.keeps(tool, result, text=text):
+        text, is_whole = await turn.read(tool, result)
+        if is_whole:
             return whole(tool, text)
         is_stored = pointer is not None
         if pointer is None:
@@ -166,20 +166,18 @@ class ShownResults:
                 return await self._unstored(result, turn, tool, text, exc)
         # A model must not see a secret that the store removes.
         redacted = await self.saved.store.as_stored(result)
-        if redacted is not result:
-            text = await in_thread(text_of, redacted)
         shorter = None
         if may_repeat:
-            shorter = await in_thread(
+            shorter = partial(
                 shorter_form,
                 self.saved,
                 pointer,
-                text,
                 is_text=isinstance(redacted, str),
                 view=view,
                 reader_name=turn.reader_name,
             )
-        preview = await turn.preview(pointer, redacted, text=text, shorter=shorter)
+        same_text = text if redacted is result else None
+        preview = await turn.preview(pointer, redacted, text=same_text, shorter=shorter)
         # If the turn has no tokens left, a model needs the id at least to read the result.
         return preview if preview.text or is_stored else turn.stored_line(preview)
 
@@ -193,13 +191,16 @@ class ShownResults:
             reason += f", {errno.errorcode.get(error.__cause__.errno or 0, 'unknown error')}"
         _log.warning("a result was not stored, and the run goes on: %s", reason)
         # A model must not see a secret that the store removes.
-        without_secrets = await self.saved.store.as_stored(result)
-        is_changed = without_secrets is not result
-        if is_changed:
-            text = await in_thread(text_of, without_secrets)
+        redacted = await self.saved.store.as_stored(result)
+        is_changed = redacted is not result
         max_tokens = self._config.fold.max_tokens if self._config.fold is not None else None
-        max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
-        return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
+
+        def cut() -> Offloaded:
+            shown = text_of(redacted) if is_changed else text
+            max_chars = turn.unstored_chars(shown, max_tokens)
+            return unstored(tool, shown, max_chars=max_chars, is_changed=is_changed)
+
+        return await in_thread(cut)
 
     @computed_once
     def _tables(self) -> SessionTables:
