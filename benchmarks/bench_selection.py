@@ -170,8 +170,6 @@ async def report_overhead(runs: int) -> list[str]:
         print(
             f"{f'{count:6,} tools, {kind}':34}{p50[0]:14.2f}{p50[1]:10.2f}{p50[2]:12.2f}{first_ms:10.1f}"
         )
-        if selection.tokens_saved:
-            print(f"{'':34}the shortlist saves {selection.tokens_saved:,} tokens a call")
         if p50[0] > limit_ms:
             problems.append(f"{count} tools: {p50[0]:.1f} ms, over {limit_ms}")
     return problems
@@ -248,8 +246,10 @@ async def report_pointers(runs: int) -> list[str]:
     selector = ContextRelevanceSelector(
         ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6
     )
-    prompt = build_relevance_prompt(task(1).description, pool, max_selected=6, include_digest=False)
-    size = sum(len(str(message.content).encode()) for message in prompt.prompt.messages())
+    prompt, shown = build_relevance_prompt(
+        task(1).description, pool, max_selected=6, include_digest=False
+    )
+    size = sum(len(str(message.content).encode()) for message in prompt.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(
@@ -267,13 +267,8 @@ async def report_pointers(runs: int) -> list[str]:
         f"  whole selection {statistics.median(whole):.1f} ms, json.dumps of all "
         f"{statistics.median(peer):.1f} ms;"
     )
-    print(
-        f"  {len(prompt.shown)} shown in {size:,} bytes, about {prompt.tokens_saved:,} tokens "
-        f"saved\n"
-    )
-    held = (
-        least < SHORTLIST_LIMIT_MS and size < PROMPT_LIMIT_BYTES and len(prompt.shown) <= MOST_SHOWN
-    )
+    print(f"  {len(shown)} shown in {size:,} bytes\n")
+    held = least < SHORTLIST_LIMIT_MS and size < PROMPT_LIMIT_BYTES and len(shown) <= MOST_SHOWN
     return [] if held else ["10,000 pointers: over a limit of L13"]
 
 

@@ -255,7 +255,15 @@ class AgenticExecutor:
                         with run.observed.active():  # never around a `yield`
                             part = await anext(parts)
                             if isinstance(part, Answer):
-                                record_line("answer", answer=part)
+                                record_line(
+                                    "answer",
+                                    text=part.text,
+                                    status=part.status,
+                                    problem=part.problem,
+                                    prompt_tokens=part.prompt_tokens,
+                                    shown=part.context.outputs if part.context else (),
+                                    attempts=part.attempts,
+                                )
                                 run.observed.status = part.status
                         if isinstance(part, Answer):
                             break

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -16,6 +16,7 @@ import orjson
 from llm_common._threads import computed_once, in_thread
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ToolFailedError
+from llm_common.parts.fill import fill
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, printable
 from llm_common.tools.definitions import ToolDefinition, read_definition
@@ -251,14 +252,11 @@ class OfferedTools:
             limits alone, so that the prompt can be cached.
         sections: The shortlist, for the part of the prompt that changes. Empty without a shortlist.
         names: The names of the tools shown. None for a registry that offers only text.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist. 0 without
-            a shortlist.
     """
 
     stable: str
     sections: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
-    tokens_saved: int = 0
 
 
 def offer_tools(
@@ -272,8 +270,8 @@ def offer_tools(
     """Return the tools as a prompt shows them.
 
     Shows them in full if a shortlist would contain them all, or if the registry offers only text.
-    Otherwise shows one line per tool. If these lines exceed `limit_tokens`, shows the tools that
-    rank best, in full as far as the limit allows.
+    Otherwise shows one line per tool. If these lines exceed `limit_tokens`, shows the lines of the
+    tools that rank best, and the best of them in full as far as the limit allows.
 
     Args:
         catalogue: The tools.
@@ -291,33 +289,15 @@ def offer_tools(
         return OfferedTools(section("Tools", catalogue.signatures), names=catalogue.names)
     ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
     # Without a common word, perhaps in another language, show as many signatures as fit.
-    tools = ranked or catalogue.definitions
-    names: list[str] = []
-    lines: list[str] = []
-    tokens_saved = catalogue.signature_tokens  # what the prompt would need without a shortlist
-    for name, line, tokens in fitting_lines(tools, in_full=bool(ranked), limit_tokens=limit_tokens):
-        names.append(name)
-        lines.append(line)
-        tokens_saved -= tokens
+    tools = fill(limit_tokens, ranked or catalogue.definitions, attrgetter("signature_tokens"))
+    free_tokens = limit_tokens - sum(tool.signature_tokens for tool in tools)
+    in_full = fill(
+        free_tokens, tools if ranked else (), lambda tool: tool.text_tokens - tool.signature_tokens
+    )
+    lines = [tool.text for tool in in_full]
+    lines += [tool.signature for tool in tools[len(in_full) :]]
     shortlist = section("Tools", "\n".join(lines))
-    return OfferedTools(_SHORTLIST_FOLLOWS, (shortlist,), tuple(names), max(tokens_saved, 0))
-
-
-def fitting_lines(
-    definitions: Iterable[ToolDefinition], *, in_full: bool, limit_tokens: int
-) -> Iterator[tuple[str, str, int]]:
-    """Yield name, line and tokens of each tool that fits into the limit.
-
-    The line is the tool's JSON if `in_full` and it fits, else its signature.
-    """
-    for definition in definitions:  # one that is too long is skipped: a shorter one may still fit
-        if in_full and definition.text_tokens <= limit_tokens:
-            line, tokens = definition.text, definition.text_tokens
-        else:
-            line, tokens = definition.signature, definition.signature_tokens
-        if tokens <= limit_tokens:
-            limit_tokens -= tokens
-            yield definition.name, line, tokens
+    return OfferedTools(_SHORTLIST_FOLLOWS, (shortlist,), tuple(tool.name for tool in tools))
 
 
 def section(title: str, text: str) -> str:

@@ -2,8 +2,9 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -16,7 +17,6 @@ from llm_common.core.client import check_client
 from llm_common.core.models import LLMUsage
 from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import THINKING_TOKENS, SupportsChat, usage_of
-from llm_common.core.tokens import UpperBoundCounter
 from llm_common.core.two_attempts import (
     CallOptions,
     Outcome,
@@ -26,6 +26,7 @@ from llm_common.core.two_attempts import (
     closed_object,
 )
 from llm_common.errors import ModelNotFoundError, NoThreadError
+from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
 from llm_common.selection.relevance_ranking import rank_pointers
@@ -68,7 +69,6 @@ _MAX_QUERY_CHARS: Final = 8_000
 _MAX_SHOWN: Final = 200
 _MAX_SUMMARY_CHARS: Final = 300
 _MAX_DIGEST_CHARS: Final = 1_000
-_SAMPLE: Final = 20  # lines to estimate tokens from
 _MAX_DROPPED: Final = 100
 _NO_THREAD_IN_TIME: Final = (
     "no thread was free before the deadline; raise timeout_s, or run fewer selections at a time"
@@ -134,7 +134,6 @@ class RelevanceSelection(Selection):
         choices: One entry for each candidate, in the order of the candidates.
         dropped: The first 100 entries of the model's list that were ignored.
         not_shown: The number of candidates that the model did not see.
-        tokens_saved: The tokens of these candidates, estimated from the first ones shown.
         cached: Whether the reply came from the cache. `attempts` then has the calls before that.
         fallback: Whether the fallback model was asked, or the ranking replaced the model.
         problem: The reason if `failed`, without text of a user or reply. Else "".
@@ -184,8 +183,6 @@ class ChoosesPointers(ABC):
 
     def __init__(self, max_selected: int | None) -> None:
         self._max_selected = selection_cap(max_selected)
-        # The settings that decide a choice, for the trace.
-        self._limits: dict[str, float] = {"max_selected": self._max_selected}
 
     async def select(
         self, *, query: str, pointers: Sequence[ContextPointer]
@@ -236,7 +233,6 @@ class ChoosesPointers(ABC):
                 candidates=candidates,
                 query=query,
                 scores=scores,
-                limits=self._limits,
             )
         return selection
 
@@ -294,7 +290,6 @@ class LexicalRelevanceSelector(ChoosesPointers):
     ) -> None:
         super().__init__(max_selected)
         self._embedder = embedder
-        self._limits["embedder"] = embedder is not None
 
     async def _choose(
         self, query: str, candidates: list[ContextPointer]
@@ -330,22 +325,6 @@ class ChosenPointers:
 
 class _Reply(BaseModel):
     pointer_ids: list[object]
-
-
-@dataclass(frozen=True, slots=True)
-class RelevancePrompt:
-    """The prompt about some pointers.
-
-    Attributes:
-        prompt: The question, and the check of the reply.
-        shown: The candidates in the prompt, in their order.
-        tokens_saved: Tokens of the candidates that are not in the prompt, estimated from the first
-            that are.
-    """
-
-    prompt: Prompt[_Reply, ChosenPointers]
-    shown: list[ContextPointer]
-    tokens_saved: int = 0
 
 
 class ContextRelevanceSelector(ChoosesPointers):
@@ -412,35 +391,32 @@ class ContextRelevanceSelector(ChoosesPointers):
         self._chosen_by = chosen_by
         self._fail_closed = fail_closed
         self._include_digest = include_digest
-        self._limits["include_digest"] = include_digest
 
     async def _choose(
         self, query: str, candidates: list[ContextPointer]
     ) -> tuple[RelevanceSelection, Mapping[str, float]]:
         ends_at = self._options.ends_at()
         async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
-            prepared = await in_thread(
+            prompt, shown = await in_thread(
                 build_relevance_prompt,
                 query,
                 candidates,
                 max_selected=self._max_selected,
                 include_digest=self._include_digest,
             )
-        outcome = await ask_with_fallback(
-            self._client, prepared.prompt, self._options, ends_at=ends_at
-        )
+        outcome = await ask_with_fallback(self._client, prompt, self._options, ends_at=ends_at)
         if isinstance(outcome.error, ModelNotFoundError) and self._chosen_by:
             outcome.error.chosen_by = self._chosen_by
         if outcome.status in {"ok", "empty"} or self._fail_closed:
-            return self._selection(candidates, prepared, outcome), {}
+            return self._selection(candidates, shown, outcome), {}
         # The status stays that of the failure, and `used` says that the ranking chose.
         related = await _related_pointers(query, candidates, ends_at=ends_at)
-        return self._selection(candidates, prepared, outcome, related=related), {}
+        return self._selection(candidates, shown, outcome, related=related), {}
 
     def _selection(
         self,
         candidates: list[ContextPointer],
-        prepared: RelevancePrompt,
+        shown: Sequence[ContextPointer],
         outcome: Outcome[ChosenPointers],
         *,
         related: list[ContextPointer] | None = None,
@@ -454,7 +430,7 @@ class ContextRelevanceSelector(ChoosesPointers):
             pointers = related
             used = "lexical"
         chosen, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
-        shown_ids = set(_ids_of(prepared.shown))
+        shown_ids = set(_ids_of(shown))
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
         return RelevanceSelection(
             pointers=chosen,
@@ -466,7 +442,6 @@ class ContextRelevanceSelector(ChoosesPointers):
             ),
             dropped=choice.dropped,
             not_shown=len(not_shown),
-            tokens_saved=prepared.tokens_saved,
             cached=outcome.cached,
             fallback=len(outcome.attempts) > 1 or related is not None,
             problem=outcome.failure,
@@ -509,42 +484,46 @@ async def _related_pointers(
 
 def build_relevance_prompt(
     query: str, candidates: Sequence[ContextPointer], *, max_selected: int, include_digest: bool
-) -> RelevancePrompt:
-    """Build the prompt for one query. The same input gives the same bytes, less than 64 KB.
+) -> tuple[Prompt[_Reply, ChosenPointers], Sequence[ContextPointer]]:
+    """Return the prompt for one query, and the candidates in it, in their order.
+
+    The same input gives the same bytes, less than 64 KB.
 
     Args:
         query: The question of the next model call. A long query is cut in its middle.
-        candidates: The candidates. The prompt shows them in this order: all, or the best ranked
-            that fit, 200 at most.
+        candidates: The candidates. The prompt shows all, or the best ranked that fit, 200 at most.
         max_selected: How many the model may choose.
         include_digest: Whether the digests are shown.
     """
     question = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     head = _user_text(question, [], max_selected)
-    lines = fitting_lines(
-        query,
-        candidates,
-        limit=_MAX_SHOWN,
-        max_bytes=_MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode()),  # _SYSTEM is ASCII
-        line_of=lambda pointer: _candidate_line(pointer, include_digest=include_digest),
-    )
-    # In the order of the candidates, and not of their ranks, so that the prefix stays the same.
-    shown_pointers = [pointer for pointer in candidates if pointer.pointer_id in lines]
-    shown_ids = _ids_of(shown_pointers)
-    shown_lines = list(map(lines.__getitem__, shown_ids))
+    max_bytes = _MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode())  # _SYSTEM is ASCII
+    line_of = partial(_candidate_line, include_digest=include_digest)
+    shown = candidates[: _MAX_SHOWN + 1]
+    if len(shown) > _MAX_SHOWN or sum(map(_line_bytes, map(line_of, shown))) > max_bytes:
+        ranked = rank_pointers(query, candidates, limit=_MAX_SHOWN)
+        best = fill(
+            max_bytes,
+            map(attrgetter("pointer"), ranked),
+            lambda pointer: _line_bytes(line_of(pointer)),
+        )
+        # In the order of the candidates, and not of their ranks, so that the prefix stays the same.
+        best_ids = set(_ids_of(best))
+        shown = [pointer for pointer in candidates if pointer.pointer_id in best_ids]
+    shown_ids = _ids_of(shown)
     schema = closed_object(
         {"pointer_ids": {"type": "array", "items": {"type": "string", "enum": shown_ids}}}
     )
     prompt = Prompt(
         system=_SYSTEM,
-        user=_user_text(question, shown_lines, max_selected),
+        user=_user_text(question, list(map(line_of, shown)), max_selected),
         closing=_CLOSING,
         max_tokens=THINKING_TOKENS + min(max_selected, len(shown_ids)) * _ID_TOKENS,
         reply_model=_Reply,
-        judge=lambda reply: _judge(reply, shown_pointers),
+        judge=lambda reply: _judge(reply, shown),
         json_schema={"name": "pointer_ids", "strict": True, "schema": schema},
     )
-    return RelevancePrompt(prompt, shown_pointers, _tokens_saved(len(candidates), shown_lines))
+    return prompt, shown
 
 
 def _user_text(query: str, lines: Sequence[str], max_selected: int) -> str:
@@ -578,6 +557,10 @@ def _judge(reply: _Reply, pointers: Sequence[ContextPointer]) -> Verdict[ChosenP
     return Verdict(choice, len(chosen))
 
 
+def _line_bytes(line: str) -> int:
+    return len(line.encode()) + len("\n")
+
+
 def _candidate_line(pointer: ContextPointer, *, include_digest: bool) -> str:
     fields = {
         "id": pointer.pointer_id,
@@ -586,40 +569,6 @@ def _candidate_line(pointer: ContextPointer, *, include_digest: bool) -> str:
     if include_digest and pointer.digest:
         fields["digest"] = one_line(pointer.digest, max_chars=_MAX_DIGEST_CHARS)
     return to_json(fields)
-
-
-def fitting_lines(
-    query: str,
-    candidates: Sequence[ContextPointer],
-    *,
-    limit: int,
-    max_bytes: int,
-    line_of: Callable[[ContextPointer], str],
-) -> dict[str, str]:
-    """Return a line by id for all candidates, or for the best ranked that fit."""
-    if len(candidates) <= limit:
-        lines = {pointer.pointer_id: line_of(pointer) for pointer in candidates}
-        if len("\n".join(lines.values()).encode()) < max_bytes:
-            return lines
-    lines = {}
-    for entry in rank_pointers(query, candidates, limit=limit):
-        line = line_of(entry.pointer)
-        line_bytes = len(line.encode()) + len("\n")
-        # A line that is too long is skipped: a shorter one may still fit.
-        if line_bytes <= max_bytes:
-            max_bytes -= line_bytes
-            lines[entry.pointer.pointer_id] = line
-    return lines
-
-
-def _tokens_saved(candidates: int, lines: Sequence[str]) -> int:
-    """Estimate the tokens of the candidates that have no line, from the first lines."""
-    hidden = candidates - len(lines)
-    if not hidden or not lines:
-        return 0
-    sample = lines[:_SAMPLE]
-    sample_tokens = sum(map(UpperBoundCounter().count, sample))
-    return round(hidden * sample_tokens / len(sample))
 
 
 def explain_choices(

@@ -186,7 +186,6 @@ class Selection(BaseModel):
     status: SelectionStatus
     used: Literal["model", "lexical"]
     attempts: tuple[Attempt, ...] = ()
-    tokens_saved: int = 0
     cached: bool = False
     fallback: bool = False
     problem: str = ""
@@ -219,8 +218,6 @@ class ToolSelection(Selection):
         tools_total: The number of tools in the registry. None if it offers only text.
         tools_shown: The number of tools that the selector saw. With a shortlist, fewer than
             `tools_total`.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as
-            `UpperBoundCounter` counts. 0 without a shortlist.
         cached: Whether the reply came from the cache. `attempts` then has the calls before that.
         fallback: Whether the fallback model was asked.
         problem: The reason if `failed`, without text of a user, tool or reply. Else "".

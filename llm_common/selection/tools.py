@@ -327,7 +327,6 @@ class ToolSelector(ChoosesTools):
             again=checked.again,
             tools_total=len(catalogue.definitions) if catalogue.checked else None,
             tools_shown=None if offered.names is None else len(offered.names),
-            tokens_saved=offered.tokens_saved,
             cached=outcome.cached,
             fallback=len(outcome.attempts) > 1,
             problem=outcome.failure,

@@ -1,8 +1,7 @@
 """The lines of a trace: frozen models, each written as one JSON object.
 
-`docs/trace.schema.json` is generated from them. Lines always have ids, digests, sizes, scores and
-reasons. Texts (questions, prompts, items) are None unless the trace was created with `texts=True`.
-A digest is the first 16 digits of a SHA-256.
+`docs/trace.schema.json` is generated from them. Lines always have ids, sizes, scores and reasons.
+Texts (questions, prompts, items) are None unless the trace was created with `texts=True`.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -52,7 +51,6 @@ class RunBegin(_Line):
     version: int = FORMAT
     library: str = ""
     query_id: str
-    query_digest: str | None = None
     query: str | None = None
     texts: bool = False
 
@@ -72,7 +70,6 @@ class Candidate(_Frozen):
     Attributes:
         id: Name of the tool, or id of the pointer.
         name: The tool that returned an output. Empty for a tool.
-        digest: Digest of the output's bytes, or of the tool's definition.
         size_bytes: Bytes of the output, or of the tool's definition.
         tokens: Upper bound of the tokens of a tool's signature.
         score: Score of the word ranking, if that chose.
@@ -83,7 +80,6 @@ class Candidate(_Frozen):
 
     id: str
     name: str = ""
-    digest: str = ""
     size_bytes: int | None = None
     tokens: int | None = None
     score: float | None = None
@@ -107,13 +103,10 @@ class SelectionLine(_Line):
         task: Id of the task in the plan.
         status: Status of the selection's result.
         used: What chose: a model or the word ranking.
-        query_digest: Digest of the question.
         chosen: Ids of outputs, or names of the tools to call, most useful first.
         candidates: The first 200: chosen ones, then by score.
         unlisted: Number of further candidates.
         dropped: Entries of the reply that were ignored.
-        attempts: An entry for each model call.
-        limits: Settings that decided the choice.
     """
 
     kind: Literal["selection"] = "selection"
@@ -123,15 +116,11 @@ class SelectionLine(_Line):
     used: str
     problem: str = ""
     cached: bool = False
-    query_digest: str | None = None
     query: str | None = None
     chosen: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     unlisted: int = 0
     dropped: tuple[Dropped, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
-    tokens_saved: int = 0
-    limits: dict[str, float] = Field(default_factory=dict)
 
 
 class PackedItem(_Frozen):
@@ -140,7 +129,6 @@ class PackedItem(_Frozen):
     source: Kind
     id: str
     name: str = ""
-    rule: str
     reason: str
     form: Form
     tokens: int
@@ -148,7 +136,6 @@ class PackedItem(_Frozen):
     parts: dict[str, float] = Field(default_factory=dict)
     chars: int
     chars_shown: int
-    digest: str = ""
 
 
 class PackingLine(_Line):
@@ -158,10 +145,8 @@ class PackingLine(_Line):
         allocation: Tokens of each part, before items competed.
         items: The first 200: packed items in the order of the prompt, then the rest by score.
         unlisted: Number of further items.
-        counter: Name of the class that counted tokens.
         not_weighed: Number of files of a folder that are not among the items, by reason. A folder
             that was not entered counts as one file.
-        text_digest: Digest of the rendered text.
     """
 
     kind: Literal["packing"] = "packing"
@@ -172,11 +157,8 @@ class PackingLine(_Line):
     allocation: dict[str, int]
     items: tuple[PackedItem, ...] = ()
     unlisted: int = 0
-    counter: str = ""
     not_weighed: dict[str, int] = Field(default_factory=dict)
-    query_digest: str | None = None
     query: str | None = None
-    text_digest: str = ""
     text: str | None = None
 
 
@@ -255,18 +237,16 @@ class ReadBackLine(_Line):
 
 
 class SentMessage(_Frozen):
-    """A message of a prompt by its role, size and digest."""
+    """A message of a prompt by its role and size."""
 
     role: str
     bytes: int
-    digest: str
 
 
 class SentPrompt(_Frozen):
     """The prompt of a model call.
 
     Attributes:
-        digest: Digest of its bytes.
         bytes: Number of its bytes.
         same_bytes: Largest number of bytes shared with the beginning of an earlier prompt of this
             process for the same model. None if there is no earlier prompt.
@@ -275,7 +255,6 @@ class SentPrompt(_Frozen):
         text: The messages as lines of JSON.
     """
 
-    digest: str
     bytes: int
     same_bytes: int | None = None
     same_as: str | None = None
@@ -290,8 +269,6 @@ class ModelCallLine(_Line):
     attempt: Attempt
     prompt: SentPrompt
     finish_reason: str | None = None
-    reply_digest: str | None = None
-    reply_chars: int = 0
     reply: str | None = None
 
     @property
@@ -306,31 +283,28 @@ class ToolCallLine(_Line):
     kind: Literal["tool_call"] = "tool_call"
     tool: str
     task: str | None = None
-    args_digest: str = ""
     args: str | None = None
     pointer_id: str | None = None
     result_bytes: int | None = None
-    result_digest: str | None = None
     failure: str | None = None
 
 
 class AnswerLine(_Line):
-    """The answer of a run, and the outputs that its prompt showed."""
+    """The answer of a run.
+
+    Attributes:
+        shown: Ids of the outputs in its prompt.
+        is_without_model: Whether a client answered that asks no model. See `NO_MODEL`.
+    """
 
     kind: Literal["answer"] = "answer"
     status: str
     problem: str = ""
     prompt_tokens: int = 0
     shown: tuple[str, ...] = ()
-    attempts: tuple[Attempt, ...] = ()
-    text_digest: str | None = None
+    is_without_model: bool = False
     text_chars: int = 0
     text: str | None = None
-
-    @property
-    def is_without_model(self) -> bool:
-        """Return whether a client answered that asks no model. See `NO_MODEL`."""
-        return {attempt.model for attempt in self.attempts} == {NO_MODEL}
 
 
 Line = (

@@ -1,26 +1,21 @@
 """`Recording`: builds the lines of a trace from the objects that the library records."""
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import orjson
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.request import (
     BudgetAllocation,
-    ContextFile,
     ContextSelectionRequest,
     DataPoolSnapshot,
     Kind,
-    MemorySnippet,
-    ProjectState,
-    TurnEntry,
 )
 from llm_common.core.models import LLMMessage
 from llm_common.core.structured import Attempt
@@ -34,6 +29,7 @@ from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line, printable
 from llm_common.tools.definitions import ToolDefinition
 from llm_common.trace.lines import (
+    NO_MODEL,
     OVER_THE_CAP,
     AnswerLine,
     Candidate,
@@ -63,65 +59,10 @@ _MAX_LINE_CHARS: Final = 400_000  # of all texts of a line
 
 # Of a tool's candidate, in the order in which candidates are listed.
 _TOOL_REASONS: Final = ("chosen", "dropped", "not chosen", "not shown")
-_DIGEST_CHARS: Final = 16  # 64 bits, enough to tell contents apart
 _MAX_CLEANED: Final = 4_096  # names in the cache
 # Agents alternate between prompts, such as one that selects and one that answers.
 _MAX_PROMPTS: Final = 8
 _MAX_PROMPT_BYTES: Final = 1_000_000
-
-_Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
-
-
-class Answered(Protocol):
-    """The recorded properties of an answer."""
-
-    @property
-    def text(self) -> str | None:
-        """Return the answer, or None if it failed."""
-
-    @property
-    def status(self) -> str:
-        """Return how the answer ended."""
-
-    @property
-    def problem(self) -> str:
-        """Return what went wrong, or an empty text."""
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Return the tokens of the prompt."""
-
-    @property
-    def context(self) -> ContextBundle | None:
-        """Return the outputs in the prompt, or None if there was no prompt."""
-
-    @property
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Return an entry for each model call."""
-
-
-class OffloadedResult(Protocol):
-    """The recorded properties of a result as the model sees it."""
-
-    @property
-    def pointer_id(self) -> str | None:
-        """Return the pointer, or None if the result is whole or not stored."""
-
-    @property
-    def tool_name(self) -> str:
-        """Return the tool that returned the result."""
-
-    @property
-    def total_chars(self) -> int:
-        """Return the characters of the whole result."""
-
-    @property
-    def text(self) -> str:
-        """Return what the model sees."""
-
-    @property
-    def form(self) -> OffloadOutcome:
-        """Return in which form the model sees it."""
 
 
 class _EarlierPrompt(NamedTuple):
@@ -137,7 +78,7 @@ class Recording:
 
     Args:
         texts: Whether lines contain texts.
-        redactor: Redacts names and texts. Digests and pointer ids are not redacted.
+        redactor: Redacts names and texts. Pointer ids are not redacted.
     """
 
     def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
@@ -192,14 +133,6 @@ class Recording:
         # Twice the limit, so that the redactor sees a whole secret at the cut.
         return self._cleaned(text[: 2 * max_chars], max_chars)
 
-    def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-        cleaned = []
-        for attempt in attempts[:MAX_LISTED]:
-            model = self._one_line(attempt.model or "", _MAX_NAME_CHARS)
-            reason = attempt.reason and self._one_line(attempt.reason, _MAX_NAME_CHARS)
-            cleaned.append(replace(attempt, model=model, reason=reason))
-        return tuple(cleaned)
-
     def _tools(
         self,
         *,
@@ -219,7 +152,6 @@ class Recording:
         for tool in ranked[:MAX_LISTED]:
             candidate = Candidate(
                 id=self._one_line(tool.name, _MAX_ID_CHARS),
-                digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
                 reason=reasons[tool.name],
@@ -237,14 +169,11 @@ class Recording:
             candidates=tuple(candidates),
             unlisted=max(len(ranked) - MAX_LISTED, 0),
             dropped=tuple(dropped),
-            query_digest=digest(request),
             query=self._text(request),
             status=selection.status,
             used=selection.used,
             problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
             cached=selection.cached,
-            attempts=self._attempts(selection.attempts),
-            tokens_saved=selection.tokens_saved,
         )
 
     def _outputs(
@@ -253,7 +182,6 @@ class Recording:
         selection: RelevanceSelection,
         candidates: Sequence[ContextPointer],
         query: str,
-        limits: Mapping[str, float],
         scores: Mapping[str, float] | None = None,
     ) -> SelectionLine:
         pointers = {pointer.pointer_id: pointer for pointer in candidates}
@@ -274,7 +202,6 @@ class Recording:
             candidate = Candidate(
                 id=pointer.pointer_id,
                 name=self._one_line(pointer.tool_name, _MAX_NAME_CHARS),
-                digest=item_digest(pointer),
                 size_bytes=pointer.result_bytes,
                 score=_finite(scores.get(pointer.pointer_id)),
                 reason=choice.reason,
@@ -290,15 +217,11 @@ class Recording:
             candidates=tuple(listed),
             unlisted=max(len(selection.choices) - MAX_LISTED, 0),
             dropped=tuple(dropped),
-            query_digest=digest(query),
             query=self._text(query),
-            limits=dict(limits),
             status=selection.status,
             used=selection.used,
             problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
             cached=selection.cached,
-            attempts=self._attempts(selection.attempts),
-            tokens_saved=selection.tokens_saved,
         )
 
     def _dropped(self, name: str, reason: str, problems: Sequence[object] = ()) -> Dropped:
@@ -316,16 +239,15 @@ class Recording:
         allocation: BudgetAllocation,
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
-        pool_items = _named_items(pool)
+        names = _names_of_items(pool)
         # A NaN compares false with every score, which would leave the order undefined.
         dropped = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
         # Kept items first, so that the limit leaves out the worst of the dropped ones.
         accounts = [*bundle.kept, *dropped]
         items = []
         for account in accounts[:MAX_LISTED]:
-            items.append(self._packed_item(account, *pool_items[account.kind, account.id]))
+            items.append(self._packed_item(account, names.get((account.kind, account.id), "")))
         shares = asdict(allocation)
-        text = bundle.render()
         return PackingLine(
             budget=shares.pop("total_budget"),
             tokens=bundle.metadata.total_tokens,
@@ -334,15 +256,12 @@ class Recording:
             allocation=shares,
             items=tuple(items),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
-            counter=type(request.counter).__name__,
             not_weighed=dict(not_weighed),
-            query_digest=digest(request.intent.text),
             query=self._text(request.intent.text),
-            text_digest=digest(text),
-            text=self._text(text),
+            text=self._text(bundle.render()),
         )
 
-    def _packed_item(self, account: ItemAccount, name: str, item: _Item) -> PackedItem:
+    def _packed_item(self, account: ItemAccount, name: str) -> PackedItem:
         parts = {}
         for part, value in account.parts.items():
             if isfinite(value):  # JSON has no infinity and no NaN
@@ -351,7 +270,6 @@ class Recording:
             source=account.kind,
             id=self._one_line(account.id, _MAX_ID_CHARS),
             name=self._one_line(name, _MAX_NAME_CHARS),
-            rule=account.rule,
             reason=self._one_line(account.reason, _MAX_PROBLEM_CHARS),
             form=account.form,
             tokens=account.tokens,
@@ -359,7 +277,6 @@ class Recording:
             parts=parts,
             chars=account.chars,
             chars_shown=account.chars_shown,
-            digest=item_digest(item),
         )
 
     def _fold(
@@ -375,14 +292,23 @@ class Recording:
             unlisted=max(len(folded.parts) - MAX_LISTED, 0),
         )
 
-    def _offload(self, *, offloaded: OffloadedResult, session_id: str) -> OffloadLine:
+    def _offload(
+        self,
+        *,
+        session_id: str,
+        tool: str,
+        outcome: OffloadOutcome,
+        pointer_id: str | None,
+        total_chars: int,
+        shown_chars: int,
+    ) -> OffloadLine:
         return OffloadLine(
             session_id=self._one_line(session_id, _MAX_ID_CHARS),
-            tool=self._one_line(offloaded.tool_name, _MAX_NAME_CHARS),
-            outcome=offloaded.form,
-            pointer_id=offloaded.pointer_id,
-            total_chars=offloaded.total_chars,
-            shown_chars=len(offloaded.text),
+            tool=self._one_line(tool, _MAX_NAME_CHARS),
+            outcome=outcome,
+            pointer_id=pointer_id,
+            total_chars=total_chars,
+            shown_chars=shown_chars,
         )
 
     def _tool_list(
@@ -429,7 +355,12 @@ class Recording:
     ) -> ModelCallLine:
         # By the original name of the model, since two redacted names can be equal.
         sent = self._sent_prompt(prompt, attempt.model, line_id)
-        line = ModelCallLine(attempt=self._attempts([attempt])[0], prompt=sent)
+        attempt = replace(
+            attempt,
+            model=self._one_line(attempt.model or "", _MAX_NAME_CHARS),
+            reason=attempt.reason and self._one_line(attempt.reason, _MAX_NAME_CHARS),
+        )
+        line = ModelCallLine(attempt=attempt, prompt=sent)
         changes: dict[str, object] = {}
         # A failed call has no answer, and an adapter's answer may lack either field.
         finish_reason = getattr(answer, "finish_reason", None)
@@ -437,8 +368,6 @@ class Recording:
             changes["finish_reason"] = self._one_line(finish_reason, _MAX_NAME_CHARS)
         reply = getattr(answer, "content", None)
         if isinstance(reply, str):
-            changes["reply_digest"] = digest(reply)
-            changes["reply_chars"] = len(reply)
             changes["reply"] = self._text(reply)
         return line.model_copy(update=changes)
 
@@ -451,7 +380,7 @@ class Recording:
             role = message.role if isinstance(message, LLMMessage) else "data"
             role = one_line(str(role), max_chars=_MAX_NAME_CHARS)
             encoded.append(text)
-            sent.append(SentMessage(role=role, bytes=len(text), digest=_hex(text)))
+            sent.append(SentMessage(role=role, bytes=len(text)))
         data = b"\n".join(encoded)
         most, same_as = None, None
         for earlier in self._prompts:
@@ -462,7 +391,6 @@ class Recording:
         if len(data) <= _MAX_PROMPT_BYTES:
             self._prompts.append(_EarlierPrompt(model, line_id, data))
         return SentPrompt(
-            digest=_hex(data),
             bytes=len(data),
             same_bytes=most,
             same_as=same_as,
@@ -483,7 +411,6 @@ class Recording:
         line = ToolCallLine(
             tool=self._one_line(tool, _MAX_NAME_CHARS),
             task=None if task is None else self._one_line(str(task), _MAX_ID_CHARS),
-            args_digest=digest(arguments),
             args=self._text(arguments),
             failure=None if failure is None else self._one_line(failure, _MAX_NAME_CHARS),
         )
@@ -492,64 +419,41 @@ class Recording:
         output = {
             "pointer_id": pointer.pointer_id,
             "result_bytes": pointer.result_bytes,
-            "result_digest": item_digest(pointer),
         }
         return line.model_copy(update=output)
 
-    def _answer(self, *, answer: Answered) -> AnswerLine:
-        outputs = answer.context.outputs if answer.context else ()
-        line = AnswerLine(
-            status=self._one_line(answer.status, _MAX_NAME_CHARS),
-            problem=self._one_line(answer.problem, _MAX_PROBLEM_CHARS),
-            prompt_tokens=answer.prompt_tokens,
-            shown=tuple(output.pointer_id for output in outputs[:MAX_LISTED]),
-            attempts=self._attempts(answer.attempts),
+    def _answer(
+        self,
+        *,
+        text: str | None,
+        status: str,
+        problem: str,
+        prompt_tokens: int,
+        shown: Sequence[ContextPointer],
+        attempts: Sequence[Attempt],
+    ) -> AnswerLine:
+        return AnswerLine(
+            status=self._one_line(status, _MAX_NAME_CHARS),
+            problem=self._one_line(problem, _MAX_PROBLEM_CHARS),
+            prompt_tokens=prompt_tokens,
+            shown=tuple(output.pointer_id for output in shown[:MAX_LISTED]),
+            is_without_model={attempt.model for attempt in attempts} == {NO_MODEL},
+            text_chars=len(text or ""),
+            text=None if text is None else self._text(text),
         )
-        text = answer.text
-        if text is None:
-            return line
-        content = {
-            "text_digest": digest(text),
-            "text_chars": len(text),
-            "text": self._text(text),
-        }
-        return line.model_copy(update=content)
 
 
-def digest(text: str) -> str:
-    """Return the first 16 hex digits of a text's SHA-256."""
-    # A question of the caller may contain lone surrogates, which plain UTF-8 refuses.
-    return _hex(text.encode("utf-8", "surrogatepass"))
-
-
-def _named_items(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], tuple[str, _Item]]:
-    """Return the items of a pool with their names, by kind and id."""
+def _names_of_items(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], str]:
+    """Return the names of a pool's items, by kind and id."""
     # By kind too, since items of two kinds can have the same id.
-    items: dict[tuple[Kind, str], tuple[str, _Item]] = {}
+    names: dict[tuple[Kind, str], str] = {}
     for turn in pool.session_log:
-        items["turn", turn.id] = turn.role, turn
+        names["turn", turn.id] = turn.role
     for file in pool.context_files:
-        items["file", file.id] = file.path, file
-    for memory in pool.memory_hits:
-        items["memory", memory.id] = "", memory
+        names["file", file.id] = file.path
     for output in pool.tool_outputs:
-        items["output", output.pointer_id] = output.tool_name, output
-    if pool.project_state is not None:
-        items["project", pool.project_state.name] = "", pool.project_state
-    return items
-
-
-def item_digest(item: _Item) -> str:
-    """Return the digest of an item's text, or of an output's bytes."""
-    match item:
-        case ContextPointer():
-            # An application can create a pointer without the fields that the store adds.
-            return (item.result_sha256 or "")[:_DIGEST_CHARS]
-        case ProjectState():
-            return digest(item.model_dump_json())
-        case MemorySnippet():
-            return digest(item.text)
-    return digest(item.content)
+        names["output", output.pointer_id] = output.tool_name
+    return names
 
 
 def _prompt_bytes(message: object) -> bytes:
@@ -567,10 +471,6 @@ def same_bytes(before: bytes, after: bytes) -> int:
     # Of two large numbers, since a loop over bytes is slow. The first bit that differs is highest.
     difference = int.from_bytes(before[:size]) ^ int.from_bytes(after[:size])
     return size - (difference.bit_length() + 7) // 8
-
-
-def _hex(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARS]
 
 
 def _finite(value: float | None) -> float | None:

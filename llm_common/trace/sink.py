@@ -24,11 +24,12 @@ from llm_common._env import TRACE_DIR, read_path
 from llm_common._telemetry import Recorder, is_recording, recording
 from llm_common._threads import PerProcess, Threads
 from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, NoThreadError
+from llm_common.pointers.pointer import text_digest
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import folder_of
 from llm_common.text.display import one_line, printable
 from llm_common.trace.lines import Line, RunBegin, RunEnd
-from llm_common.trace.recording import Recording, digest
+from llm_common.trace.recording import Recording
 from llm_common.trace.trace_file import RUN_FILE
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Trace:
     """Writes a file for each run, with a line for each choice, fold, model call and tool call.
 
     The file is `<directory>/<folder of the query>/<run>.jsonl`, and only its owner can read it. A
-    line has ids, digests, sizes, scores and reasons. A thread writes the lines, so the run does not
+    line has ids, sizes, scores and reasons. A thread writes the lines, so the run does not
     wait. If a file cannot be written, the run has no trace, and a warning is logged once. A killed
     process leaves whole lines and at most a part of another, which readers skip.
 
@@ -99,7 +100,7 @@ class Trace:
         # The writer of a parent frees no place in a forked child.
         self.pending = PerProcess(partial(BoundedSemaphore, _MAX_PENDING))
         self._max_runs = max_runs
-        self._recording = Recording(texts=texts, redactor=redactor)
+        self.recording = Recording(texts=texts, redactor=redactor)
         self._runs = count()
         self._has_warned = False
 
@@ -121,7 +122,7 @@ class Trace:
         Args:
             query_id: Names the folder of the file. An id that stores refuse is replaced by its
                 digest.
-            query: The question. Its digest is recorded, and its text if the trace has texts.
+            query: The question, which is recorded if the trace has texts.
 
         Returns:
             The run, to which nothing is recorded before `Run.active` or `Run.recorded`.
@@ -199,10 +200,6 @@ class Trace:
             with suppress(OSError):
                 path.parent.rmdir()  # fails unless it is empty
 
-    def line(self, kind: str, fields: Mapping[str, object], *, line_id: str) -> Line:
-        """Build a line. See `Recording.line`."""
-        return self._recording.line(kind, fields, line_id=line_id)
-
     def warn(self, error: BaseException) -> None:
         """Log the first failure, and ignore the rest."""
         if not self._has_warned:
@@ -246,11 +243,9 @@ class Run(Recorder):
             query_id=one_line(redactor.text(self._query_id), max_chars=200),
             texts=self._trace.texts,
         )
-        if query is not None:
-            line = line.model_copy(update={"query_digest": digest(query)})
-            if self._trace.texts:
-                text = printable(redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
-                line = line.model_copy(update={"query": text})
+        if query is not None and self._trace.texts:
+            text = printable(redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
+            line = line.model_copy(update={"query": text})
         self._submit(lambda **_: line, step=0, parent=0)
 
     def active(self) -> AbstractContextManager[None]:
@@ -288,7 +283,9 @@ class Run(Recorder):
         """Write a line. See `Recorder`."""
         if not self._has_ended:
             assert self._trace is not None
-            self._submit(partial(self._trace.line, kind, fields), step=step, parent=parent)
+            self._submit(
+                partial(self._trace.recording.line, kind, fields), step=step, parent=parent
+            )
 
     def _submit(
         self, build: Callable[..., Line], *, step: int, parent: int, is_last: bool = False
@@ -388,7 +385,7 @@ def folder_name(query_id: str) -> str:
     try:
         return folder_of(query_id)
     except InvalidIdError:
-        return f"query-{digest(str(query_id))}"
+        return f"query-{text_digest(str(query_id))[:16]}"
 
 
 @cache  # one object a folder, so that its limit of files counts the runs of the whole process

@@ -8,7 +8,7 @@ import pytest
 from llm_common.errors import ToolFailedError, UnserialisableError
 from llm_common.selection.catalogue import (
     Catalogue,
-    fitting_lines,
+    OfferedTools,
     offer_tools,
     read_catalogue,
 )
@@ -197,25 +197,30 @@ async def test_few_tools_over_the_tokens_are_shown_as_signatures_s2_03() -> None
     }
 
 
-async def test_a_tool_that_does_not_fit_is_shorter_or_left_out() -> None:
-    texts = [definition("get_a", "Gets a. " + "More of a. " * 90), definition("get_b", "Gets b.")]
-    catalogue = await catalogue_of(texts)
-    long, short = catalogue.definitions
-    limit = long.signature_tokens + short.text_tokens
-    lines = fitting_lines(catalogue.definitions, in_full=True, limit_tokens=limit)
-    assert list(lines) == [
-        ("get_a", long.signature, long.signature_tokens),
-        ("get_b", short.text, short.text_tokens),
-    ]
-    lines = fitting_lines(catalogue.definitions, in_full=False, limit_tokens=limit)
-    assert [line for _, line, _ in lines] == [long.signature, short.signature]
-    lines = fitting_lines(
-        reversed(catalogue.definitions), in_full=True, limit_tokens=short.text_tokens
-    )
-    assert [name for name, _, _ in lines] == ["get_b"]
-    lines = fitting_lines(
-        catalogue.definitions, in_full=True, limit_tokens=long.signature_tokens - 1
-    )
-    assert [name for name, _, _ in lines] == (
-        ["get_b"] if short.signature_tokens < long.signature_tokens else []
-    )
+async def test_a_shortlist_has_each_tool_and_the_best_in_full_within_the_limit() -> None:
+    tools = [definition(f"get_{n}", f"Reports item {n}. " + "It adds a. " * 20) for n in range(30)]
+    catalogue = await catalogue_of(tools)
+
+    def shortlist(limit_tokens: int) -> OfferedTools:
+        return offer_tools(
+            catalogue, parts=(), whole=["item 7"], shortlist_tools=2, limit_tokens=limit_tokens
+        )
+
+    def assert_shown(limit_tokens: int, *lines: str) -> None:
+        offered = shortlist(limit_tokens)
+        [text] = offered.sections
+        assert tuple(text.splitlines()[2:-1]) == lines
+        assert offered.names == (first, other)[: len(lines)]
+
+    names = shortlist(catalogue.signature_tokens - 1).names
+    assert names is not None
+    first, other = names
+    assert first == "get_7"
+    best, second = (catalogue.definitions_by_name[name] for name in names)
+    both_in_full = best.text_tokens + second.text_tokens
+    best_in_full = best.text_tokens + second.signature_tokens
+    assert_shown(both_in_full, best.text, second.text)
+    assert_shown(both_in_full - 1, best.text, second.signature)
+    assert_shown(best_in_full, best.text, second.signature)
+    assert_shown(best_in_full - 1, best.signature, second.signature)
+    assert_shown(best.signature_tokens + second.signature_tokens - 1, best.signature)

@@ -10,7 +10,6 @@ import pytest
 from llm_common.agents import ContextPointer, ContextRelevanceSelector, RelevanceSelection
 from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
 from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError, ModelNotFoundError
-from llm_common.selection.relevance import fitting_lines
 from llm_common.testing import ScriptedClient
 
 A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
@@ -458,18 +457,6 @@ async def test_a_cached_reply_selects_the_current_pointers() -> None:
     )
 
 
-async def test_tokens_of_hidden_candidates_are_estimated_s0_39() -> None:
-    many = [pointer(f"{number:012x}", f"web_search query=topic{number}") for number in range(400)]
-    assert (
-        3_000
-        < (
-            await detailed(ScriptedClient([chosen(many[-1].pointer_id)]), pointers=many)
-        ).tokens_saved
-        < 8_000
-    )
-    assert (await detailed(ScriptedClient([chosen(A)]))).tokens_saved == 0
-
-
 async def test_ten_thousand_candidates_become_a_small_prompt_s0_39() -> None:
     many = [
         pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
@@ -520,23 +507,3 @@ async def test_ignored_entries_of_a_reply_are_listed_with_their_reason_s0_34() -
         ("", "unknown"),
         ("x" * 79 + "…", "unknown"),
     ]
-
-
-async def test_a_candidate_that_is_too_long_leaves_room_for_shorter_ones_s0_39() -> None:
-    long = pointer(A, "weather", digest="x" * 70_000)
-    lines = fitting_lines(
-        "weather",
-        [long, *THREE[1:]],
-        limit=2,
-        max_bytes=60,
-        line_of=lambda candidate: candidate.pointer_id + candidate.digest,
-    )
-    assert lines == {C: C}
-    exact = fitting_lines(
-        "weather", THREE, limit=3, max_bytes=39, line_of=lambda candidate: candidate.pointer_id
-    )
-    assert list(exact) == [A, B, C]
-    short = fitting_lines(
-        "weather", THREE, limit=3, max_bytes=38, line_of=lambda candidate: candidate.pointer_id
-    )
-    assert len(short) == 2

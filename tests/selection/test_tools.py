@@ -764,15 +764,6 @@ async def test_without_an_enum_a_json_object_is_requested_s2_16(case: str) -> No
     assert client.calls[0].options == {"response_format": {"type": "json_object"}}
 
 
-async def test_a_shortlist_reports_the_tokens_saved_s2_14() -> None:
-    whole = await select(ScriptedClient([reply()]), many_tools(50))
-    short = await select(
-        ScriptedClient([reply()]), many_tools(50), ToolSelectionConfig(max_catalogue_tokens=400)
-    )
-    assert whole.tokens_saved == 0
-    assert short.tokens_saved > 300
-
-
 async def test_the_detailed_selection_sums_cost_and_usage_s2_10() -> None:
     usage = LLMUsage(prompt_tokens=10, completion_tokens=2, total_tokens=12, cached_tokens=4)
     answers = [response(content=text, usage=usage, cost_usd=0.25) for text in ("no", reply())]

@@ -52,7 +52,7 @@ async def test_secrets_stay_out_of_names_and_texts(texts: bool, tmp_path: Path) 
     assert ("Oslo" in written) is texts
 
 
-async def test_digests_and_ids_are_not_redacted(tmp_path: Path) -> None:
+async def test_ids_are_not_redacted(tmp_path: Path) -> None:
     run = await recorded(long_story, tmp_path)
     assert "[redacted]" not in run.path.read_text(encoding="utf-8")
 

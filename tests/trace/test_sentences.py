@@ -39,7 +39,7 @@ from llm_common.trace.lines import (
     ToolListLine,
 )
 
-PROMPT = SentPrompt(digest="d", bytes=10)
+PROMPT = SentPrompt(bytes=10)
 SESSION: dict[str, Any] = {"session_id": "s"}
 
 

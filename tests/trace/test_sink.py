@@ -245,7 +245,7 @@ def test_a_full_disk_loses_the_trace_and_leaves_whole_lines(tmp_path: Path) -> N
     assert len(rows) == 2
     for row in rows:
         assert row.startswith("700 ")
-        assert row.endswith("[1, 2, 3, 4, 5] None")
+        assert row.endswith("[1, 2, 3, 4, 5, 6] None")
     assert completed.stderr.count("a run is not traced") == 1
 
 

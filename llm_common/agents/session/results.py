@@ -124,7 +124,15 @@ class ShownResults:
             offloaded = await self._offload(
                 result, tool, args, turn, pointer=pointer, may_repeat=may_repeat, view=view
             )
-            record("offload", session_id=self.saved.session_id, offloaded=offloaded)
+            record(
+                "offload",
+                session_id=self.saved.session_id,
+                tool=offloaded.tool_name,
+                outcome=offloaded.form,
+                pointer_id=offloaded.pointer_id,
+                total_chars=offloaded.total_chars,
+                shown_chars=len(offloaded.text),
+            )
         if offloaded.pointer_id is not None:
             _log.info(
                 "a result of %d characters is stored as %s, and the model sees %d",

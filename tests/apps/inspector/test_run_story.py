@@ -57,7 +57,7 @@ def tool_call(pointer_id: str, day: str | None = None) -> ToolCallLine:
 
 
 def prompt(text: str, **fields: Any) -> ModelCallLine:
-    sent = SentPrompt(digest="d", bytes=len(text), text=text)
+    sent = SentPrompt(bytes=len(text), text=text)
     return call().model_copy(update={"prompt": sent, **fields})
 
 
@@ -131,7 +131,7 @@ def test_the_packing_that_was_sent_is_the_last_before_the_last_call() -> None:
         ([], "No model was asked. The run only chose what a model would see."),
         ([call()], "No model was asked for an answer. It was asked only what to choose."),
         (
-            [AnswerLine(status="ok", text="x", attempts=(Attempt("no model", 1),))],
+            [AnswerLine(status="ok", text="x", is_without_model=True)],
             "No model was asked: no endpoint is configured. The prompt was ready to send.",
         ),
         (

@@ -26,7 +26,6 @@ from llm_common.trace.lines import (
     SentPrompt,
     ToolCallLine,
 )
-from llm_common.trace.recording import digest
 from tests.apps.inspector.hostile_data import browser
 
 
@@ -46,7 +45,7 @@ def write(path: Path, *lines: Line) -> Path:
 def call(
     usage: LLMUsage | None = None, cost_usd: float | None = None, **prompt: Any
 ) -> ModelCallLine:
-    fields = {"digest": "d", "bytes": 40} | prompt
+    fields = {"bytes": 40} | prompt
     return ModelCallLine(
         attempt=Attempt("m", 5, usage=usage, cost_usd=cost_usd),
         prompt=SentPrompt.model_validate(fields),
@@ -57,7 +56,6 @@ def packing(tokens: int = 300, text: str | None = None, **fields: Any) -> Packin
     item = PackedItem(
         source="file",
         id="a",
-        rule="ranked",
         reason="share",
         form="whole",
         tokens=200,
@@ -76,7 +74,6 @@ def packing(tokens: int = 300, text: str | None = None, **fields: Any) -> Packin
         allocation={},
         items=(item, out),
         text=text,
-        text_digest=digest(text or ""),
     )
     return line.model_copy(update=fields)
 
@@ -137,8 +134,8 @@ def test_rounded_parts_of_a_budget_fill_its_bar_without_a_gap() -> None:
 
 
 def test_messages_share_the_tokens_of_a_prompt_by_their_bytes() -> None:
-    messages = [SentMessage(role="system", bytes=30, digest="x")]
-    messages.append(SentMessage(role="user", bytes=10, digest="y"))
+    messages = [SentMessage(role="system", bytes=30)]
+    messages.append(SentMessage(role="user", bytes=10))
     line = call(LLMUsage(prompt_tokens=100, completion_tokens=1), messages=messages)
     assert run_page.sent_messages(line) == [(1, messages[0], 75), (2, messages[1], 25)]
     unknown = run_page.sent_messages(call(messages=messages))
