@@ -39,7 +39,6 @@ _SEPARATOR = r"[:=]{1,3}>?[*]{0,2}[ \t]{0,9}"
 _NAME_BACKWARDS = (
     r"(?P<space>[ \t]{0,9})(?:D5%|[\]*]){0,2}(?P<quote>(?:[\"'`]\\{0,9})?)(?P<key>[\w.-]++)"
 )
-_FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
 _QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
 _SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
 # A colour code of a terminal (\x1b) ends a value.
@@ -48,7 +47,6 @@ _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
 _NEW_LINE = r"\r?\n|\\{1,9}n"  # also as JSON escapes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
 _BRACKETS = r"\\[\\\"]|\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"  # an escaped quote opens no string
-_BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
 # A header ends at a quote or with its line.
 _HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"
@@ -157,6 +155,15 @@ _PAIRS = (
             r"\\{0,3}[\"'](?P<secret>[^\"'\s\\]{4,256}+)\\{0,3}[\"']\s{0,9}\)"
         ),
     ),
+    # `--password …`, and `"--password", "…"`
+    (
+        "--",
+        (
+            r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{1,63}+)"
+            r"(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?P<quote>\\{0,3}[\"'])?"
+            r"(?P<secret>(?(quote)[^\"'\\\n]{1,4096}+|(?!-)[^\s&,;)}\]\"'`<\\\x1b]{1,256}+))"
+        ),
+    ),
     ("requirepass", r"(?P<key>requirepass)[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
 )
 _COLUMN = r"[\w.-]{1,40}(?: [\w.-]{1,20}){0,3}"
@@ -195,8 +202,6 @@ class NamedSecrets(Rule):
         if len(low) != len(text):  # a few letters become two: keep each at its position
             low = "".join(letter.lower()[:1] for letter in text)
         spans = [self._after_signs(text, low, 0, len(text), work)]
-        if "--" in text:
-            spans.append(self._after_flags(text, work))
         for literal, pattern in _PAIRS:
             if literal in low:
                 spans.append(self._in_pairs(text, compiled(pattern), work))
@@ -260,30 +265,6 @@ class NamedSecrets(Rule):
         # In a comparison, a word without quotes is another name.
         return min(strength, WEAK)
 
-    def _after_flags(self, text: str, work: Work) -> Iterator[Span]:
-        """Yield the secrets after `--name`."""
-        position = 0
-        while (dashes := text.find("--", position)) >= 0:
-            position = dashes + len("--")
-            flag = compiled(_FLAG).match(text, dashes)
-            if flag is None:
-                continue
-            position = flag.end()
-            strength = self.strength(flag["key"])
-            if work.is_too_much(position, NAME_UNITS if strength else 1):
-                position = work.unchecked_end(text, position)
-                yield dashes, position, unchecked(position - dashes)
-                continue
-            if not strength:
-                continue
-            name = _Name(flag["key"], "", dashes, is_tight=True)
-            value = _Assignment(text, name, strength).value(position)
-            word = text[value.begin : value.end]
-            is_placeholder = word.isalpha() and word.isupper()  # `--token TOKEN` in a manual
-            if value.is_secret and word.lower() not in PROSE and not is_placeholder:
-                yield value.begin, value.end, value.replacement
-                position = value.end
-
     def _in_pairs(self, text: str, pattern: re.Pattern[str], work: Work) -> Iterator[Span]:
         """Yield the secrets of a pattern that has the groups `key` and `secret`."""
         position = value_end = names_in_value = 0
@@ -295,7 +276,9 @@ class NamedSecrets(Rule):
                 yield begin, position, unchecked(position - begin)
                 continue
             is_quoted = text[position] in "\"'\\("
-            strength = min(self.strength(match["key"]), LIKELY if is_quoted else STRONG)
+            strength = self.strength(match["key"])
+            if strength != CERTAIN:
+                strength = min(strength, LIKELY if is_quoted else STRONG)
             if begin >= value_end:
                 names_in_value, value_end = 0, end
             elif strength:
@@ -305,7 +288,9 @@ class NamedSecrets(Rule):
             if names_in_value > _MAX_NAMES_IN_VALUE:
                 strength = CERTAIN
             forms = QUOTED if is_quoted else BARE
-            if is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength, forms):
+            value = text[begin : min(end, begin + MAX_CHECKED_CHARS)]
+            is_prose = value.lower() in PROSE  # `--password must be set`
+            if not is_prose and is_secret_value(value, strength, forms):
                 if end - begin == MAX_CHECKED_CHARS:  # the pattern stops there, the secret may not
                     end = _end_of(compiled(_REST_OF_WORD), text, end)
                 position = end
@@ -499,8 +484,6 @@ class _Assignment(NamedTuple):
         end = position if bare is None else bare.end()
         is_secret = False
         if end > position:
-            if not name.is_variable:
-                end = position + _balanced_chars(text[position:end])
             if self.strength > WEAK or end - position >= _MIN_WEAK_CHARS:
                 is_secret = self.is_bare_secret(position, end)
             if is_secret and end == limit:
@@ -554,16 +537,6 @@ class _Assignment(NamedTuple):
         ):
             return False
         return is_secret_value(value, strength, BARE)
-
-
-def _balanced_chars(value: str) -> int:
-    """Return how many characters come before a bracket that closes one outside the value."""
-    depth = 0
-    for bracket in compiled(_BRACKET).finditer(value):
-        depth += 1 if bracket[0] in "([{" else -1
-        if depth < 0:
-            return bracket.start()
-    return len(value)
 
 
 def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
