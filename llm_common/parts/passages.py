@@ -7,11 +7,11 @@ programs where their definitions begin, and orders the passages of many files in
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from math import inf, log
+from math import inf
 from typing import Final
 
 from llm_common.parts.fill import Cached, Parts, PartSize
-from llm_common.ranking.lexical import find_stem, folded
+from llm_common.ranking.lexical import folded, scan_stems
 from llm_common.text.display import Excerpt
 
 # Smallest and largest size in characters. Passages are ranked, and each is shown piece by piece.
@@ -35,11 +35,10 @@ class RankedPassages:
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
         self.text = text
+        self._stems = stems
         self._spans = list(_spans(text, 0, len(text), _PASSAGE_CHARS))
-        passages = [folded(text[start:end]) for start, end in self._spans]
-        self._weights = _StemWeights(stems, passages)
-        self._order = _ranked(self._weights.weigh(passages))
-        self.matches = bool(self._order)
+        self._scores = self._scores_of(self._spans)
+        self.matches = any(self._scores)
         self.pieces = Cached(self._reveal())
         """Start and end of each piece, in the order in which they are shown."""
 
@@ -109,40 +108,23 @@ class RankedPassages:
 
     def _reveal(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of each passage, the best piece first, then those next to it."""
-        text, last = self.text, len(self._spans) - 1
+        scores, last = self._scores, len(self._spans) - 1
         # Without a match, alternately two passages from the start and one from the end.
-        both_ends = sorted(range(last + 1), key=lambda index: (min(index / 2, last - index), index))
-        for passage in self._order or both_ends:
-            pieces = list(_spans(text, *self._spans[passage], _PIECE_CHARS))
-            weights = self._weights.weigh([folded(text[start:end]) for start, end in pieces])
-            best = weights.index(max(weights))
+        order = sorted(range(last + 1), key=lambda index: (min(index / 2, last - index), index))
+        if self.matches:
+            order = sorted(range(last + 1), key=lambda index: (-scores[index], index))
+        for passage in order:
+            pieces = list(_spans(self.text, *self._spans[passage], _PIECE_CHARS))
+            piece_scores = self._scores_of(pieces)
+            best = piece_scores.index(max(piece_scores))
             indexes = range(len(pieces))
             for index in sorted(indexes, key=lambda index: (abs(index - best), index < best)):
                 yield pieces[index]
 
-
-class _StemWeights:
-    """Weighs texts by the stems that they contain. Rare stems weigh more.
-
-    Args:
-        stems: The stems of the request.
-        texts: The folded texts that decide how rare a stem is.
-    """
-
-    def __init__(self, stems: Sequence[str], texts: Sequence[str]) -> None:
-        self._weights: dict[str, float] = {}
-        for stem in stems:
-            matches = len(find_stem(stem, texts))
-            if matches:
-                self._weights[stem] = log(1 + len(texts) / matches)
-
-    def weigh(self, texts: Sequence[str]) -> list[float]:
-        """Return the weight of each folded text, 0 for a text without a stem."""
-        weights = [0.0] * len(texts)
-        for stem, weight in self._weights.items():
-            for index in find_stem(stem, texts):
-                weights[index] += weight
-        return weights
+    def _scores_of(self, spans: Sequence[tuple[int, int]]) -> list[float]:
+        """Return how well each part of the text matches the request."""
+        texts = [folded(self.text[start:end]) for start, end in spans]
+        return scan_stems(self._stems, [texts], weights=(1.0,))
 
 
 def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -168,13 +150,6 @@ def _cut(text: str, start: int, end: int) -> int:
             # Tokenizers join a space with the word after it.
             return index + len(boundary.rstrip(" "))
     return end
-
-
-def _ranked(weights: Sequence[float]) -> list[int]:
-    """Return the indexes of the passages, best first, or an empty list if none has a weight."""
-    if not any(weights):
-        return []
-    return sorted(range(len(weights)), key=lambda index: (-weights[index], index))
 
 
 def join_spans(

@@ -21,7 +21,6 @@ from llm_common.text.canonical import Json, decode_json, stable_json
 from llm_common.text.line_changes import line_changes
 
 _MAX_ROWS: Final = 200  # more do not fit the place of a preview
-_MAX_FIELDS: Final = 50
 _MAX_DEPTH: Final = 12
 _MAX_ROW_DEPTH: Final = 8
 _MISSING: Final = "(missing)"
@@ -54,30 +53,30 @@ def changes_between(old: Json, new: Json, *, max_chars: int) -> str | None:
 
 
 def _data_in(text: str) -> Json:
-    """Return the data of a text of JSON, or of JSON lines that are all objects, or None."""
+    """Return the data of a text of JSON, or None. JSON lines are compared as lines."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         return decode_json(text.encode())
     except (CorruptPointerError, ValueError):
-        pass
-    objects: list[Json] = []
-    for line in text.split("\n"):
-        if line.strip():
-            try:
-                objects.append(orjson.loads(line))
-            except ValueError:
-                return None
-    return objects
+        return None
 
 
 def _data_changes(old: Json, new: Json, max_chars: int) -> str | None:
     comparison = _Comparison(max_chars)
-    return comparison.text() if comparison.add("", old, new, 0) else None
+    try:
+        comparison.add("", old, new, 0)
+    except _CannotBeWrittenError:
+        return None
+    return comparison.text()
+
+
+class _CannotBeWrittenError(Exception):
+    """Two values differ in a way that has no form here, or in too much."""
 
 
 class _Comparison:
-    """The differences of two values, as far as they can be written."""
+    """The differences of two values."""
 
     def __init__(self, max_chars: int) -> None:
         self._chars_left = max_chars
@@ -90,71 +89,59 @@ class _Comparison:
             lines += ["Other fields that changed:", *self._fields]
         return "\n".join(lines) or None
 
-    def add(self, path: str, old: Json, new: Json, depth: int) -> bool:
-        """Add the differences of two values, and return whether all could be written."""
+    def add(self, path: str, old: Json, new: Json, depth: int) -> None:
+        """Add the differences of two values.
+
+        Raises:
+            _CannotBeWrittenError: If one of them cannot be written.
+        """
         if depth > _MAX_DEPTH:
-            return False
+            raise _CannotBeWrittenError
         if _text(old) == _text(new):
-            return True
+            return
         if isinstance(old, list) and isinstance(new, list):
-            return self._add_lists(path, old, new, depth)
-        if not isinstance(old, dict) or not isinstance(new, dict):
-            is_scalar = not isinstance(old, (dict, list)) and not isinstance(new, (dict, list))
-            return is_scalar and self._add_field(path, _cell_text(old), _cell_text(new))
-        return self._add_objects(path, old, new, depth)
+            self._add_lists(path, old, new)
+        elif isinstance(old, dict) and isinstance(new, dict):
+            self._add_objects(path, old, new, depth)
+        else:
+            self._add_field(path, _scalar_text(old), _scalar_text(new))
 
     def _add_objects(
         self, path: str, old: dict[str, Json], new: dict[str, Json], depth: int
-    ) -> bool:
+    ) -> None:
         if are_members(old) and are_members(new):
             name = key_name(old, new)
-            old_rows = _rows_of(records_of_members(old, name))
-            return self._add_rows(path, old_rows, _rows_of(records_of_members(new, name)))
+            self._add_rows(path, records_of_members(old, name), records_of_members(new, name))
+            return
         for name in dict.fromkeys([*old, *new]):
             inner = f"{path}.{name}" if path else name
             if name in old and name in new:
-                is_written = self.add(inner, old[name], new[name], depth + 1)
-            elif isinstance(old.get(name, new.get(name)), (dict, list)):
-                is_written = False
+                self.add(inner, old[name], new[name], depth + 1)
             else:
-                before = _cell_text(old[name]) if name in old else _MISSING
-                after = _cell_text(new[name]) if name in new else _MISSING
-                is_written = self._add_field(inner, before, after)
-            if not is_written:
-                return False
-        return True
+                before = _scalar_text(old[name]) if name in old else _MISSING
+                after = _scalar_text(new[name]) if name in new else _MISSING
+                self._add_field(inner, before, after)
 
-    def _add_lists(self, path: str, old: list[Json], new: list[Json], depth: int) -> bool:
+    def _add_lists(self, path: str, old: list[Json], new: list[Json]) -> None:
         # One record may be left of many, or none.
         if are_records(old or new, min_records=1) and are_records(new or old, min_records=1):
-            return self._add_rows(path, _rows_of(old), _rows_of(new))
-        if not any(isinstance(item, (dict, list)) for item in [*old, *new]):
-            return self._add_rows(path, _rows_of(_values(old)), _rows_of(_values(new)))
-        if len(old) != len(new):
-            return False
-        for index, (old_item, new_item) in enumerate(zip(old, new, strict=True)):
-            if not self.add(f"{path}[{index}]", old_item, new_item, depth + 1):
-                return False
-        return True
+            self._add_rows(path, old, new)
+        elif any(isinstance(item, (dict, list)) for item in [*old, *new]):
+            raise _CannotBeWrittenError
+        else:
+            self._add_rows(path, _values(old), _values(new))
 
-    def _add_rows(self, path: str, old: "list[_Row] | None", new: "list[_Row] | None") -> bool:
-        if old is None or new is None:
-            return False
-        changes = _row_changes(old, new)
-        if changes is None:
-            return False
-        text = changes.text(path, self._chars_left)
-        if text is None:
-            return False
+    def _add_rows(self, path: str, old: Sequence[Json], new: Sequence[Json]) -> None:
+        text = _row_changes(_rows_of(old), _rows_of(new)).text(path, self._chars_left)
         self._chars_left -= len(text)
         self._tables.append(text)
-        return True
 
-    def _add_field(self, path: str, old: str, new: str) -> bool:
+    def _add_field(self, path: str, old: str, new: str) -> None:
         line = f"{_cell_text(path)}: {old} {_ARROW} {new}"
         self._chars_left -= len(line)
+        if self._chars_left < 0:
+            raise _CannotBeWrittenError
         self._fields.append(line)
-        return self._chars_left >= 0 and len(self._fields) <= _MAX_FIELDS
 
 
 # --- rows
@@ -190,15 +177,10 @@ class _RowChanges:
     went: list[_Row]
     is_reordered: bool
 
-    @property
-    def has_any(self) -> bool:
-        """Whether anything differs."""
-        return bool(self.changed or self.came or self.went or self.is_reordered)
-
-    def text(self, path: str, max_chars: int) -> str | None:
-        """Return the changes as lines, or None if they are too many."""
+    def text(self, path: str, max_chars: int) -> str:
+        """Return the changes as lines."""
         if len(self.changed) + len(self.came) + len(self.went) > _MAX_ROWS:
-            return None
+            raise _CannotBeWrittenError
         lines = [self._summary(path)]
         if self.changed and self.key is not None:
             lines.append(f"Changed, by {_cell_text(self.key)}:")
@@ -212,7 +194,9 @@ class _RowChanges:
                 lines.append(label)
                 lines += [_row_line(row.cells, columns) for row in group]
         text = "\n".join(lines)
-        return text if len(text) <= max_chars else None
+        if len(text) > max_chars:
+            raise _CannotBeWrittenError
+        return text
 
     def _summary(self, path: str) -> str:
         where = f"{path}: " if path else ""
@@ -241,6 +225,12 @@ def _cell_text(value: Json) -> str:
     return shown_cell(value, _SEPARATORS, max_chars=len(value), is_mixed=True)
 
 
+def _scalar_text(value: Json) -> str:
+    if isinstance(value, (dict, list)):
+        raise _CannotBeWrittenError
+    return _cell_text(value)
+
+
 def _cell(cells: Mapping[str, Json], column: str) -> str:
     return _cell_text(cells[column]) if column in cells else _MISSING
 
@@ -256,24 +246,24 @@ def _changed_columns(old: _Row, new: _Row) -> Iterator[str]:
             yield column
 
 
-def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
-    """Return how two lists of rows differ, or None if that cannot be told."""
+def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges:
+    """Return how two lists of rows differ."""
     key = _key_column(old, new)
     old_by_key = {_key(row, key): row for row in old}
     new_by_key = {_key(row, key): row for row in new}
     # Of rows that are the same, it is open which one went, and whether the order changed.
     if len(old_by_key) < len(old) or len(new_by_key) < len(new):
-        return None
+        raise _CannotBeWrittenError
     changed: list[tuple[_Row, _Row]] = []
     for value, new_row in new_by_key.items():
         old_row = old_by_key.get(value)
         if old_row is None or old_row.text == new_row.text:
             continue
         if not any(_changed_columns(old_row, new_row)):
-            return None  # such as a field `a.b` that is now a member b of a field a
+            raise _CannotBeWrittenError  # as if a field `a.b` is now a member b of a field a
         changed.append((old_row, new_row))
     kept = [value for value in old_by_key if value in new_by_key]
-    changes = _RowChanges(
+    return _RowChanges(
         key=key,
         old_count=len(old),
         new_count=len(new),
@@ -282,7 +272,6 @@ def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
         went=[row for value, row in old_by_key.items() if value not in new_by_key],
         is_reordered=kept != [value for value in new_by_key if value in old_by_key],
     )
-    return changes if changes.has_any else None
 
 
 def _key_column(old: list[_Row], new: list[_Row]) -> str | None:
@@ -318,33 +307,29 @@ def _values(items: list[Json]) -> list[Json]:
     return [{"value": item} for item in items]
 
 
-def _rows_of(records: Sequence[Json]) -> list[_Row] | None:
-    """Return records as rows, or None if two fields of one have the same dotted path."""
+def _rows_of(records: Sequence[Json]) -> list[_Row]:
     rows: list[_Row] = []
     for record in records:
         if not isinstance(record, dict):
-            return None
+            raise _CannotBeWrittenError
         cells: Cells = record
         if dict in map(type, record.values()):  # most records have no objects, and need no copy
             cells = {}
-            if not _add_cells(cells, "", record, 0):
-                return None
+            _add_cells(cells, "", record, 0)
         # The text of the record, since a field `a.b` and a member b of a field a are one cell.
         rows.append(_Row(cells, _text(record)))
     return rows
 
 
-def _add_cells(cells: Cells, prefix: str, members: dict[str, Json], depth: int) -> bool:
+def _add_cells(cells: Cells, prefix: str, members: dict[str, Json], depth: int) -> None:
     for name, value in members.items():
         path = f"{prefix}{name}"
         if isinstance(value, dict) and value and depth < _MAX_ROW_DEPTH:
-            if not _add_cells(cells, f"{path}.", value, depth + 1):
-                return False
+            _add_cells(cells, f"{path}.", value, depth + 1)
         elif path in cells:
-            return False
+            raise _CannotBeWrittenError
         else:
             cells[path] = value
-    return True
 
 
 def _text(value: Json) -> str:
