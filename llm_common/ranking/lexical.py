@@ -218,8 +218,8 @@ def search_stems(text: str) -> tuple[str, ...]:
 
 
 def find_stem(stem: str, texts: Sequence[str]) -> list[int]:
-    """Return the indexes of the `folded` texts that contain a word of the stem."""
-    count = _counter(stem)
+    """Return the indexes of the `folded` texts that contain a word of the stem, or that number."""
+    count = _counter(stem, whole_numbers=True)
     return [index for index, text in enumerate(texts) if count(text)]
 
 

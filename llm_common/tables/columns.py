@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final
 
-from llm_common.ranking.lexical import folded
+from llm_common.ranking.lexical import find_stem, folded
 from llm_common.ranking.question_words import stem_of
 from llm_common.tables.column_types import MARKERS, ColumnType, type_of
 from llm_common.tables.table import Table
@@ -101,6 +101,16 @@ class Column:
             return ()
         text = cell_text(cell)
         return elements_of(cell) if self.is_list or text.startswith("[") else (text,)
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [folded(cell_text(cell)) for cell in self.counts]
+
+    def rows_with(self, stem: str) -> set[int]:
+        """Return the rows of cells with a word of a stem."""
+        distinct = list(self.counts)
+        cells = {distinct[index] for index in find_stem(stem, self._folded)}
+        return {row for row, cell in enumerate(self.cells) if cell in cells} if cells else set()
 
     @cached_property
     def _sample(self) -> list[Cell]:

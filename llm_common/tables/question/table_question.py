@@ -7,16 +7,13 @@ compared in any language.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from heapq import nsmallest
-from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from llm_common.ranking.lexical import folded, search_stems
+from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.question_words import (
     QuestionWords,
     set_of,
@@ -27,12 +24,11 @@ from llm_common.tables.question.column_words import ColumnWords
 from llm_common.tables.question.logic import Condition, conditions_of
 from llm_common.tables.question.terms import terms_of
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, cell_text
+from llm_common.tables.values import Cell
 
 _MAX_SEARCHED_WORDS: Final = 8
 _MAX_NEAR: Final = 50
 _FIRST_ROWS: Final = 12  # a preview shows about as many
-_CELL_END: Final = "\n"  # no word contains it
 # With a named record they ask for the rows beside it.
 _NEIGHBOUR_WORDS: Final = set_of("next after before above below previous following preceding")
 
@@ -211,14 +207,13 @@ class _Reading:
         ]
         if not stems:
             return {}
-        texts = [_ColumnText(column) for column in self._columns if not column.is_numeric]
+        searched = [column for column in self._columns if not column.is_numeric]
         weights: dict[int, float] = {}
-        most = len(self._table.rows) / 2
         for stem in stems[:_MAX_SEARCHED_WORDS]:
-            by_column = {text.column.index: text.rows_with(stem, limit=most) for text in texts}
+            by_column = {column.index: column.rows_with(stem) for column in searched}
             rows = set().union(*by_column.values())
             # A word of most records tells them not apart.
-            if 0 < len(rows) <= most:
+            if 0 < len(rows) <= len(self._table.rows) / 2:
                 self._rarity[stem] = len(rows) ** -0.5
                 self._hits += [(stem, column, with_stem) for column, with_stem in by_column.items()]
                 for row in rows:
@@ -247,45 +242,3 @@ class _Reading:
 
 def _is_ordered(column: Column) -> bool:
     return column.is_numeric or column.is_date
-
-
-class _ColumnText:
-    """The different cells of a column as one text, which is searched faster than each of them."""
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self._cells = list(column.counts)
-        texts = [cell if isinstance(cell, str) else cell_text(cell) for cell in self._cells]
-        text = _CELL_END.join(texts)
-        if not text.isascii():  # folding changes the length of other texts
-            texts = list(map(folded, texts))
-            text = _CELL_END.join(texts)
-        self._text = text.lower()
-        self._lengths = list(map(len, texts))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        return list(accumulate(length + len(_CELL_END) for length in self._lengths))
-
-    def rows_with(self, stem: str, *, limit: float) -> set[int]:
-        """Return the rows of cells with a word that begins with a stem.
-
-        The search ends at more than `limit` different cells.
-        """
-        cells: set[Cell] = set()
-        start = self._text.find(stem)
-        while start >= 0 and len(cells) <= limit:
-            before = self._text[start - 1] if start else ""
-            end = start + 1
-            # No number begins with another one: 2018031011 is not of 2018.
-            is_cut = (
-                stem.isdigit() and self._text[start + len(stem) : start + len(stem) + 1].isdigit()
-            )
-            if not (before.isalnum() or before == "_" or is_cut):
-                index = bisect_right(self._ends, start)
-                cells.add(self._cells[index])
-                end = self._ends[index]  # one word of a cell is enough
-            start = self._text.find(stem, end)
-        if not cells:
-            return set()
-        return {row for row, cell in enumerate(self.column.cells) if cell in cells}
