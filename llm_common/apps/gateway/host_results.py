@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import mcp_types as types
+from pydantic import BaseModel
+
 from llm_common.agents import (
     ContextPointerStore,
     OffloadPolicy,
@@ -17,6 +20,7 @@ from llm_common.agents import (
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.context_tool import ContextTool
 from llm_common.apps.gateway.result_scope import ResultScope
+from llm_common.apps.gateway.servers.limits import in_thread_if_long
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
@@ -27,6 +31,7 @@ from llm_common.tools import Tool
 
 _MAX_QUERY_CHARS: Final = 1_000
 _COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated
+_LINK_CHARS: Final = 2_000  # of a long one
 _MAX_CHARS_PER_TOKEN: Final = 16  # longer texts exceed a limit without being counted
 # Words in the names of arguments whose values say where something is, or which version of it.
 _PLACE_NAMES: Final = frozenset(
@@ -52,16 +57,21 @@ class ServerOutput:
     Attributes:
         structured: The result as data, or None.
         texts: The text blocks, and the texts of embedded resources.
-        links: The blocks that stay beside a preview of the texts, as JSON.
-        blocks: All blocks of the result as JSON, with the same content as `texts` and `links`.
+        links: The blocks that stay beside a preview of the texts.
+        blocks: All blocks of the result, with the same content as `texts` and `links`.
         media: Images, sounds, binary resources and pages of a host, which always stay.
     """
 
     structured: Any = None
     texts: Sequence[str] = ()
-    links: Sequence[Mapping[str, Any]] = ()
-    blocks: Sequence[Mapping[str, Any]] = ()
-    media: Sequence[Any] = ()
+    links: Sequence[types.ContentBlock] = ()
+    blocks: Sequence[types.ContentBlock] = ()
+    media: Sequence[types.ContentBlock] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the characters of the texts, with an estimate for the links."""
+        return sum(map(len, self.texts)) + len(self.links) * _LINK_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +183,7 @@ class HostResults:
         """
         if not self.keeps or limits is None:
             return None
-        link_tokens: int | None = 0
-        if output.links:
-            # In a thread, because encoding megabytes of links would block the event loop.
-            link_tokens = await in_thread(self._tokens_of_links, output.links, limits)
+        value, link_tokens = await in_thread_if_long(output.size, self._stored, output, limits)
         keeps_links = link_tokens is not None
         max_tokens = limits.max_whole_tokens - (link_tokens or 0)
         policy = OffloadPolicy(
@@ -189,12 +196,6 @@ class HostResults:
         turn = OffloadTurn(
             policy, query=query_of(args, intent), query_name="call", counter=self._counter
         )
-        if keeps_links:
-            value = await in_thread(stored_value, output.structured, output.texts)
-        elif output.structured is None:
-            value = list(output.blocks)
-        else:
-            value = {"structuredContent": output.structured, "content": list(output.blocks)}
         try:
             offloaded = await self._session.offload(value, tool=tool, args=args, turn=turn)
         except StoreError:
@@ -215,16 +216,21 @@ class HostResults:
         sample = (value if isinstance(value, str) else to_json(value))[:_COUNTED_CHARS]
         return self._counter.count(sample), len(sample)
 
-    def _tokens_of_links(
-        self, links: Sequence[Mapping[str, Any]], limits: ResultLimits
-    ) -> int | None:
-        """Return the tokens of links, or None if they leave no room for a preview beside them."""
-        max_tokens = limits.max_whole_tokens - limits.max_preview_tokens
-        text = to_json(list(links))
-        if len(text) > max_tokens * _MAX_CHARS_PER_TOKEN:
-            return None
-        tokens = self._counter.count(text)
-        return tokens if tokens <= max_tokens else None
+    def _stored(self, output: ServerOutput, limits: ResultLimits) -> tuple[Any, int | None]:
+        """Return the value to store, and the tokens of the links beside its preview.
+
+        Links that leave no room for a preview beside them are stored too, and have no tokens.
+        """
+        room_tokens = limits.max_whole_tokens - limits.max_preview_tokens
+        links = to_json(as_json(output.links)) if output.links else ""
+        if len(links) <= room_tokens * _MAX_CHARS_PER_TOKEN:
+            tokens = self._counter.count(links)
+            if tokens <= room_tokens:
+                return stored_value(output.structured, output.texts), tokens
+        blocks = as_json(output.blocks)
+        if output.structured is None:
+            return blocks, None
+        return {"structuredContent": output.structured, "content": blocks}, None
 
     async def answer(self, name: str, args: Mapping[str, Any]) -> str:
         """Run one of `tools` and return its answer, within `max_whole_tokens`.
@@ -241,6 +247,11 @@ class HostResults:
         """Remove what this host has stored, if the configuration says so."""
         if self._forget:
             await self._session.clear()
+
+
+def as_json(models: Sequence[BaseModel]) -> list[dict[str, Any]]:
+    """Return models of the SDK as plain data."""
+    return [model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models]
 
 
 def stored_value(structured: Any, texts: Sequence[str]) -> Any:

@@ -352,7 +352,7 @@ class HostSession:
         intent: str,
     ) -> types.CallToolResult:
         """Return a result with a preview instead of long text. Media and the error flag stay."""
-        output = await in_thread(output_of_result, result)
+        output = output_of_result(result)
         preview = await self.results.preview(
             output,
             self.catalogue.config.result_limits(tool.server, tool.name, name),
@@ -398,7 +398,7 @@ class HostSession:
             return result
         uri = str(params.uri)
         preview = await self.results.preview(
-            await in_thread(output_of_resource, texts),
+            output_of_resource(texts),
             self.catalogue.config.result_limits(server, uri),
             tool=_RESOURCE_TOOL,
             args={"uri": uri},

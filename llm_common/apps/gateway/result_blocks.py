@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import mcp_types as types
 
-from llm_common.apps.gateway.host_results import ServerOutput
+from llm_common.apps.gateway.host_results import ServerOutput, as_json
 
 # What hosts show as a page of their own, and read whole.
 _PAGE_SCHEME: Final = "ui:"
@@ -38,9 +38,7 @@ def output_of_result(result: types.CallToolResult) -> ServerOutput:
             media.append(block)
             continue
         stored.append(block)
-    if not links:
-        return ServerOutput(result.structured_content, texts, media=media)
-    return ServerOutput(result.structured_content, texts, _as_json(links), _as_json(stored), media)
+    return ServerOutput(result.structured_content, texts, links, stored, media)
 
 
 def previewable_texts(
@@ -63,12 +61,8 @@ def output_of_resource(contents: Sequence[types.TextResourceContents]) -> Server
     """Return the contents of a resource as a value to store: one text, or a list of contents."""
     if len(contents) == 1:
         return ServerOutput(texts=[contents[0].text])
-    return ServerOutput(structured=_as_json(contents))
+    return ServerOutput(structured=as_json(contents))
 
 
 def _is_page(resource: types.TextResourceContents) -> bool:
     return str(resource.uri).lower().startswith(_PAGE_SCHEME)
-
-
-def _as_json(models: Sequence[Any]) -> list[dict[str, Any]]:
-    return [model.model_dump(mode="json", by_alias=True, exclude_none=True) for model in models]

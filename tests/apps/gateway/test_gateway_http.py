@@ -1,10 +1,14 @@
+import asyncio
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from threading import get_ident
 
 import httpx2
 import pytest
 from mcp.client.subscriptions import ResourceUpdated
 
+from llm_common.apps.gateway.servers.limits import in_thread_if_long
 from llm_common.apps.gateway.serving import serve_http
 from llm_common.errors import ConfigError
 from tests.apps.gateway.hosts import (
@@ -98,6 +102,23 @@ async def test_addresses_other_than_loopback_are_refused(tmp_path: Path) -> None
         for header, status in (("Host", 421), ("Origin", 403)):
             headers = {"Authorization": f"Bearer {TOKENS[0]}", header: "http://evil.example"}
             assert (await http.post(address, json={}, headers=headers)).status_code == status
+
+
+async def test_work_in_threads_delays_the_event_loop_of_a_gateway_by_a_millisecond() -> None:
+    before = sys.getswitchinterval()
+    serving = asyncio.create_task(serve_http(config_of(), tokens=TOKENS))
+    try:
+        await until(lambda: sys.getswitchinterval() < before)
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+        sys.setswitchinterval(before)
+
+
+async def test_a_short_text_waits_for_no_thread() -> None:
+    assert await in_thread_if_long(65_536, get_ident) == get_ident()
+    assert await in_thread_if_long(65_537, get_ident) != get_ident()
 
 
 @pytest.mark.parametrize("tokens", [(), ("short",)])

@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
@@ -12,6 +13,7 @@ from llm_common.apps.gateway.host_results import (
     HostResults,
     ResultPreview,
     ServerOutput,
+    as_json,
     query_of,
     stored_value,
 )
@@ -147,8 +149,7 @@ async def test_without_words_a_preview_shows_headings_and_both_ends() -> None:
 
 
 LINKS = [
-    {"type": "resource_link", "name": f"file {number}", "uri": f"file:///a/{number}"}
-    for number in range(3_000)
+    types.ResourceLink(name=f"file {number}", uri=f"file:///a/{number}") for number in range(3_000)
 ]
 
 
@@ -158,21 +159,22 @@ async def test_few_links_stay_beside_a_preview_and_count() -> None:
     preview = await preview_of(results_of(), output)
     assert preview is not None
     assert preview.keeps_links
-    assert COUNTER.count(preview.text) + COUNTER.count(json.dumps(LINKS[:20])) <= 2_000
+    assert COUNTER.count(preview.text) + COUNTER.count(json.dumps(as_json(LINKS[:20]))) <= 2_000
 
 
 @pytest.mark.parametrize("count", [200, 3_000])
 async def test_many_links_become_a_preview_and_are_read_back(count: int) -> None:
     at = results_of()
     links = LINKS[:count]
-    blocks = [{"type": "text", "text": "all files"}, *links]
+    blocks: list[types.ContentBlock] = [types.TextContent(text="all files"), *links]
     preview = await preview_of(at, ServerOutput(None, ["all files"], links, blocks))
     assert preview is not None
     assert not preview.keeps_links
     assert COUNTER.count(preview.text) <= 400
     assert "all files" in preview.text
     answer = await at.answer(CONTEXT, {"id": id_in(preview.text), "path": f"/{count - 10}"})
-    assert json.dumps(blocks[count - 10], separators=(",", ":")) in answer
+    link = as_json(links)[count - 11]
+    assert json.dumps(link, separators=(",", ":")) in answer
 
 
 async def test_structured_data_is_stored_beside_many_links() -> None:

@@ -39,6 +39,7 @@ from llm_common.apps.gateway.servers.limits import (
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARS,
     PAGE_ENTRIES,
+    in_thread_if_long,
 )
 from llm_common.apps.gateway.servers.logins import stored_login
 from llm_common.apps.gateway.servers.long_lists import LongLists
@@ -47,7 +48,6 @@ from llm_common.apps.gateway.servers.stderr import StderrRelay
 from llm_common.runtime import in_thread
 from llm_common.text import one_line
 
-_MAX_LOOP_BYTES: Final = 65_536  # of a line that is read on the event loop, in a millisecond
 _LAST_WORDS_WAIT_S: Final = 0.5
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
@@ -213,9 +213,7 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async with incoming:
             try:
                 async for line in stdout:
-                    # In a thread, because reading megabytes of JSON would block the event loop.
-                    is_long = len(line) > _MAX_LOOP_BYTES
-                    message = await in_thread(_parsed, line) if is_long else _parsed(line)
+                    message = await in_thread_if_long(len(line), _parsed, line)
                     if message is not None:
                         await incoming.send(message)
             except ValueError:
