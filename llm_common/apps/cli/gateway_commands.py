@@ -112,9 +112,6 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Offer only tools marked read-only.")
     ] = False,
-    list_found: Annotated[
-        bool, typer.Option("--list-found", help="After a search, list the tools that it returned.")
-    ] = False,
     max_whole_tokens: Annotated[
         int,
         typer.Option(
@@ -193,7 +190,6 @@ def serve(
             "whole": tuple(whole or ()),
             "read_only": read_only,
         },
-        "list_found": list_found,
         "max_whole_tokens": max_whole_tokens,
         "max_preview_tokens": max_preview_tokens,
         "intent": intent,

@@ -139,8 +139,7 @@ class Gateway:
 
         Removed servers and changed rules take effect at once. An entry that would start or send
         something else waits until it is approved, because an agent may have written it. If an
-        entry has become invalid, its server runs on with the new rules, or ends if they cannot be
-        read.
+        entry has become invalid, its server ends, because its rules might deny what it offers.
 
         Args:
             config: The configuration as its files have it now.
@@ -159,10 +158,6 @@ class Gateway:
         for name, problem in config.left_out.items():
             if problem != self.config.left_out.get(name):
                 _log.warning("a server is left out: %s", problem)
-            # Without rules that can be read, the server ends: they might deny what it offers.
-            rules = config.left_out_rules.get(name)
-            if rules and (running := self.config.servers.get(name)):
-                servers[name] = running.model_copy(update={"rules": rules})
         for name in sorted(waiting - self.waiting):
             _log.warning(
                 "server %s: its new entry waits for `llm-common gateway approve`, or for a restart "

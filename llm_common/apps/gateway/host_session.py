@@ -108,7 +108,6 @@ class HostSession:
             on_notification=self._on_notification,
         )
         self._told: list[types.Tool] | None = None
-        self._found: frozenset[str] = frozenset()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self.running = 0
@@ -144,7 +143,7 @@ class HostSession:
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
         """Return the tools that the host lists."""
         tools = self._own_tools(searched=listing.searched)
-        for name, tool in listing.listed(self._found).items():
+        for name, tool in listing.listed().items():
             tools.append(self._definition(name, tool, listing))
         return tools
 
@@ -169,7 +168,7 @@ class HostSession:
             tokens += definition_tokens(own.name, description, own.input_schema, self._counter)
         names: Collection[str] = listing.tools
         if searched:
-            names = listing.pinned_names | self._found
+            names = listing.pinned_names
         # Summed from the counts of the listing, because counting thousands takes seconds.
         return tokens + sum(listing.definition_tokens.get(name, 0) for name in names)
 
@@ -247,12 +246,8 @@ class HostSession:
         return _text_result(text, is_error=True)
 
     async def _search(self, query: str) -> str:
-        answer, names = await self.catalogue.search(query)
+        answer = await self.catalogue.search(query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
-        # Only for new names, because each change costs the host its prompt cache.
-        if self.catalogue.config.list_found and not self._found.issuperset(names):
-            self._found |= frozenset(names)
-            await self._notify_host(types.ToolListChangedNotification())
         return answer
 
     async def _call_by_name(
@@ -436,7 +431,7 @@ class HostSession:
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.catalogue.mark_stale(server)
-            if not self.catalogue.current.lists_any_of(server, self._found):
+            if not self.catalogue.current.lists_any_of(server):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
             # The logger begins with the server's name.

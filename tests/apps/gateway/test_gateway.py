@@ -349,14 +349,6 @@ async def test_only_tools_marked_read_only_are_called_without_approval() -> None
         assert text_of(await host.call_tool("call_tool", call)) == "2"
 
 
-async def test_found_tools_are_listed_only_if_configured() -> None:
-    for wanted in (False, True):
-        settings = {"tools": "search", "list_found": wanted}
-        async with host_of(config_of(odd=odd(), settings=settings)) as host:
-            await host.call_tool("search_tools", {"query": "lines of a log"})
-            assert ("get_log" in [tool.name for tool in (await host.list_tools()).tools]) is wanted
-
-
 async def test_a_host_is_notified_of_new_tools() -> None:
     heard = asyncio.Event()
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -16,7 +15,6 @@ from llm_common.apps.gateway.configuration.host_files import (
     entries_in,
     fields_of,
     is_disabled,
-    rules_of,
 )
 from llm_common.apps.gateway.configuration.known_hosts import Host
 from llm_common.errors import ConfigError
@@ -30,7 +28,7 @@ MAX_WHOLE_TOKENS: Final = 25_000
 
 _VERSION_OR_EXTRAS: Final = re.compile(r"[@\[=<>~! ]")
 
-_FROM_FILES: Final = {"servers", "left_out", "left_out_rules", "config_paths"}
+_FROM_FILES: Final = {"servers", "left_out", "config_paths"}
 
 ToolsMode = Literal["all", "search", "auto"]
 Globs = tuple[str, ...]
@@ -155,12 +153,9 @@ class GatewayConfig(BaseModel):
     Attributes:
         servers: The servers by name, in the order of the files.
         left_out: Servers whose entry cannot be used, by name, with the problem of each.
-        left_out_rules: The rules of those servers, except of entries whose rules cannot be read.
         tools: `all` lists every tool. `search` lists the pinned tools, and tools to search and
             call. `auto` means `all` while the definitions fit `max_tool_tokens`, else `search`.
         max_tool_tokens: Maximum tokens of the definitions that `auto` lists.
-        list_found: In search mode, whether to list tools once a search has returned them. The
-            host's prompt cache is lost each time.
         rules: The choice of tools for all servers, in addition to the rules of each server.
         max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is stored and
             replaced by a preview. None keeps every result whole, whatever the rules.
@@ -191,10 +186,8 @@ class GatewayConfig(BaseModel):
 
     servers: Mapping[str, ServerConfig]
     left_out: Mapping[str, str] = Field(default_factory=dict)
-    left_out_rules: Mapping[str, ToolRules] = Field(default_factory=dict)
     tools: ToolsMode = "auto"
     max_tool_tokens: int = Field(default=10_000, ge=0)
-    list_found: bool = False
     rules: ToolRules = Field(default_factory=ToolRules)
     max_whole_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
     max_preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
@@ -232,7 +225,6 @@ class GatewayConfig(BaseModel):
         """
         servers: dict[str, ServerConfig] = {}
         left_out: dict[str, str] = {}
-        left_out_rules: dict[str, ToolRules] = {}
         for path in map(Path, paths):
             host_entries = entries_in(path)
             for name, entry in host_entries.entries.items():
@@ -241,23 +233,15 @@ class GatewayConfig(BaseModel):
                 where = f"{path}: server {one_line(name, max_chars=_MAX_NAME_CHARS)}"
                 servers.pop(name, None)
                 left_out.pop(name, None)
-                left_out_rules.pop(name, None)
                 try:
-                    server = server_of(entry, host_entries.host, where)
+                    servers[name] = server_of(entry, host_entries.host, where)
                 except ConfigError as exc:
                     left_out[name] = exc.message
-                    # Without rules if these are invalid too.
-                    with suppress(ConfigError, ValidationError):
-                        rules = rules_of(entry, host_entries.host, where=where)
-                        left_out_rules[name] = ToolRules.model_validate(rules)
-                else:
-                    servers[name] = server
         servers = {name: server for name, server in servers.items() if not is_gateway(server)}
         try:
             return cls(
                 servers=servers,
                 left_out=left_out,
-                left_out_rules=left_out_rules,
                 config_paths=tuple(map(Path, paths)),
                 **settings,
             )

@@ -274,21 +274,6 @@ def _seconds(value: object, unit_s: float) -> object:
     return value if value * unit_s < 1 else value * unit_s
 
 
-def rules_of(entry: object, host: Host, *, where: str) -> object:
-    """Return the rules of an entry for `ToolRules`, whatever its other fields contain.
-
-    Raises:
-        ConfigError: If the entry is not an object, or a variable in the rules is not set.
-    """
-    if not isinstance(entry, dict):
-        raise ConfigError(f"{where} is not an object; correct the entry", variable="config")
-    names = (*_ALLOWED, *_DENIED, "llmCommon")
-    rule_fields = {name: value for name, value in entry.items() if name in names}
-    fields: dict[str, Any] = expanded(rule_fields, host, where=where)
-    _set_rules(fields)
-    return fields["llmCommon"]
-
-
 def _set_rules(fields: dict[str, Any]) -> None:
     """Add the host's choice of a server's tools to the rules of the entry."""
     allowed, denied = _names(fields, _ALLOWED), _names(fields, _DENIED)

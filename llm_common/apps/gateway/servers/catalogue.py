@@ -287,17 +287,14 @@ class Catalogue:
             return tool
         return None
 
-    async def search(self, query: str) -> tuple[str, tuple[str, ...]]:
-        """Return the tools that match a query as a text, and their names.
-
-        The text also names the servers whose tools are not known.
-        """
+    async def search(self, query: str) -> str:
+        """Return the tools that match a query, and the servers whose tools are not known."""
         listing = await self.listing()
-        answer, names = await in_thread(listing.search, query)
+        answer = await in_thread(listing.search, query)
         for name, offer in self.servers.items():
             if offer.offered is None:
                 answer += f"\nNot searched: {name}, {offer.problem or 'it is not started'}."
-        return answer, names
+        return answer
 
     def problems(self) -> dict[str, str]:
         """Return the problems of the servers that have not listed their tools, by name."""
