@@ -9,7 +9,12 @@ from typing import Final
 from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.gateway import folder_of
-from llm_common.apps.gateway.servers.records import ApprovedTool, ServerRecords, seen_parts
+from llm_common.apps.gateway.servers.records import (
+    ApprovedTool,
+    ServerRecords,
+    changed_names,
+    seen_parts,
+)
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
 from llm_common.text import one_line, visible
 
@@ -56,7 +61,7 @@ def pending(config: GatewayConfig) -> tuple[PendingApproval, ...]:
     for name, entry in config.servers.items():
         record = records.of(entry)
         tools = records.tools_of(name, entry) or ()
-        names = records.changed(entry, tools)
+        names = changed_names(record.approved, tools)
         changed: list[ChangedTool] = []
         for tool in tools:
             if tool.name in names:

@@ -106,13 +106,12 @@ def report_on(session: HostSession) -> GatewayReport:
     servers: list[ServerReport] = []
     for name, offer in session.catalogue.servers.items():
         left_out = offer.connection.wire.left_out
-        changed = offer.changed if offer.offered is not None else ()
         report = ServerReport(
             name=name,
             tools=tools[name],
             problem=offer.problem,
             left_out=tuple(f"{entry} ({problem})" for entry, problem in left_out.items()),
-            changed=tuple(sorted(changed)),
+            changed=tuple(sorted(session.catalogue.changed.get(name, ()))),
         )
         servers.append(report)
     for name, problem in session.catalogue.config.left_out.items():

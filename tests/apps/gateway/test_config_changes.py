@@ -203,7 +203,7 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
     async with Gateway(config) as gateway, Client(gateway.server) as host:
         await host.call_tool("search", {})
         (session,) = gateway.sessions
-        assert session.catalogue.servers["one"].changed == {"search"}
+        assert session.catalogue.changed == {"one": {"search"}}
         arguments = ["gateway", "approve", "-c", str(path), "--folder", str(files.kept), "--yes"]
         shown = await asyncio.to_thread(CliRunner().invoke, app, arguments)
         assert "one: its tool search changed" in shown.output

@@ -9,7 +9,7 @@ import pytest
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.approving import approve, pending
 from llm_common.apps.gateway.servers.logins import LoginStore
-from llm_common.apps.gateway.servers.records import ServerRecords
+from llm_common.apps.gateway.servers.records import ServerRecords, changed_names
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
 from llm_common.apps.gateway.serving import reports
 
@@ -72,7 +72,7 @@ def test_a_definition_that_is_sent_again_has_not_changed(folder: Path) -> None:
         }
     )
     tool = ServerTool("pay", "refund", "Pays back.", definition.input_schema, definition=definition)
-    assert records.changed(PAY, [tool]) == frozenset()
+    assert changed_names(records.of(PAY).approved, [tool]) == frozenset()
 
 
 def test_the_report_on_an_earlier_gateway_is_read(folder: Path) -> None:

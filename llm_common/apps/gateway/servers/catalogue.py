@@ -19,7 +19,13 @@ from llm_common.apps.gateway.servers.limits import (
 )
 from llm_common.apps.gateway.servers.listed_texts import visible_entry
 from llm_common.apps.gateway.servers.questions import HostChannel
-from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest, server_tools
+from llm_common.apps.gateway.servers.records import (
+    ApprovedTool,
+    ServerRecords,
+    changed_names,
+    entry_digest,
+    server_tools,
+)
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing, unique_names
 from llm_common.core import TokenCounter
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
@@ -33,6 +39,19 @@ Kind = Literal["resource", "template", "prompt"]
 _Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTools:
+    """What a server offers, by its own words.
+
+    Attributes:
+        tools: The tools.
+        approved: The tools by name, as the user approved them.
+    """
+
+    tools: tuple[ServerTool, ...]
+    approved: Mapping[str, ApprovedTool]
+
+
 @dataclass(eq=False, slots=True)
 class ServerOffer:
     """What one server offers to a host.
@@ -41,12 +60,9 @@ class ServerOffer:
 
     Attributes:
         connection: The server.
-        listed: The tools that it has listed, or None.
-        offered: The tools that the host may see: those of `listed`, or else of an earlier run,
-            marked or held back where they changed. None if neither is known.
-        changed: Names of the tools that changed after they were approved.
-        is_remembered: Whether `offered` is of an earlier run.
-        is_unchecked: Whether `offered` has yet to be made from `listed`.
+        listed: The tools that it has listed now or in an earlier run, or None.
+        is_remembered: Whether they are of an earlier run.
+        is_new: Whether an earlier run has yet to be looked up.
         is_stale: Whether the server has changed its tools since it was last asked.
         is_late: Whether a list of the host lacks the server because it had not answered in time.
         task: Lists the tools, or did so last.
@@ -55,11 +71,9 @@ class ServerOffer:
     """
 
     connection: ServerConnection
-    listed: tuple[ServerTool, ...] | None = None
-    offered: tuple[ServerTool, ...] | None = None
-    changed: frozenset[str] = frozenset()
+    listed: ListedTools | None = None
     is_remembered: bool = False
-    is_unchecked: bool = True
+    is_new: bool = True
     is_stale: bool = False
     is_late: bool = False
     task: asyncio.Task[None] | None = None
@@ -82,7 +96,7 @@ class ServerOffer:
         """Return why the server has not listed its tools, or ""."""
         if self.is_listing and self.is_remembered:
             return "it is still starting; its tools are those of its last run"
-        if self.is_listing and self.offered is None:
+        if self.is_listing and self.listed is None:
             return "it is still starting"
         error = self.error
         # Without the time of the next start, which is long past when somebody reads this.
@@ -112,6 +126,7 @@ class Catalogue:
     Attributes:
         config: The configuration in use.
         current: The listing that was created last, which may lack the newest changes.
+        changed: The names of its tools that changed after they were approved, by server.
         servers: The offers by the name of their server, in the order of the configuration.
     """
 
@@ -134,6 +149,9 @@ class Catalogue:
         self._telling: set[asyncio.Task[None]] = set()
         self._updating = asyncio.Lock()
         self.current = ToolListing(config, {}, counter)
+        self.changed: Mapping[str, frozenset[str]] = {}
+        # What the current listing was created from.
+        self._source: tuple[GatewayConfig, dict[str, ListedTools]] = config, {}
         self._idle_rules: tuple[str, ...] = ()
         self.servers: dict[str, ServerOffer] = {}
         self.reload(config)
@@ -161,7 +179,7 @@ class Catalogue:
                     channel=self._channel,
                 )
                 offer = ServerOffer(connection)
-            offer.is_unchecked = True
+            self._take_approvals(offer)
             self.servers[name] = offer
         _cancel(earlier.values())
         return [offer.connection for offer in earlier.values()]
@@ -229,24 +247,28 @@ class Catalogue:
         async with self._updating:
             while True:
                 offers = self.servers.values()
-                unchecked = next((offer for offer in offers if offer.is_unchecked), None)
-                if unchecked is not None:
-                    await self._check(unchecked)
+                new = next((offer for offer in offers if offer.is_new), None)
+                if new is not None:
+                    await self._remember(new)
                     continue
-                config, tools = self.config, dict[str, tuple[ServerTool, ...]]()
+                source = self.config, dict[str, ListedTools]()
                 for name, offer in self.servers.items():
-                    if offer.offered is not None:
-                        tools[name] = offer.offered
-                if self.current.is_of(config, tools):
+                    if offer.listed is not None:
+                        source[1][name] = offer.listed
+                if source == self._source:
                     self._warn_of_idle_rules()
                     return self.current
                 # In a thread, because counting thousands of definitions takes seconds.
-                self.current = await in_thread(ToolListing, config, tools, self._counter)
+                self.current, changed = await in_thread(self._new_listing, *source)
+                self._source = source
+                self._note_changed(changed)
 
     def idle_rules(self) -> tuple[str, ...]:
         """Return the rules that match no tool, or none while a server has not listed its tools."""
-        listed = [offer.listed for offer in self.servers.values()]
-        if None in listed or self.config.left_out:
+        for offer in self.servers.values():
+            if offer.listed is None or offer.is_remembered:
+                return ()
+        if self.config.left_out:
             return ()
         return self.current.idle_rules
 
@@ -282,8 +304,9 @@ class Catalogue:
         """Return a tool of the current listing, if its server offers the same tools still."""
         tool = self.current.tools.get(name)
         offer = self.servers.get(tool.server) if tool else None
+        config, listed = self._source
         # Valid even if another server has just listed thousands of tools.
-        if offer and self.current.is_of_server(offer.connection.name, self.config, offer.offered):
+        if offer and config is self.config and offer.listed is listed.get(offer.connection.name):
             return tool
         return None
 
@@ -292,7 +315,7 @@ class Catalogue:
         listing = await self.listing()
         answer = await in_thread(listing.search, query)
         for name, offer in self.servers.items():
-            if offer.offered is None:
+            if offer.listed is None:
                 answer += f"\nNot searched: {name}, {offer.problem or 'it is not started'}."
         return answer
 
@@ -327,13 +350,38 @@ class Catalogue:
         connection = offer.connection
         try:
             tools = await _tools_of(connection)
-            offer.listed, offer.is_unchecked = tools, True
-            await self.latest()
+            offer.listed = await in_thread(self._noted, offer, tools)
         except BaseException:
-            offer.listed = offer.offered = None
-            offer.is_remembered = False
+            offer.listed = None
             raise
-        await in_thread(self._records.note_tools, connection.config, tools, connection.wire.version)
+        finally:
+            offer.is_remembered = False
+        # A user may have approved tools meanwhile.
+        self._take_approvals(offer)
+        await self.latest()
+
+    def _noted(self, offer: ServerOffer, tools: tuple[ServerTool, ...]) -> ListedTools:
+        """Keep the tools that a server has listed, and return them with what is approved."""
+        entry = offer.connection.config
+        self._records.note_tools(entry, tools)
+        listed = ListedTools(tools, self._records.of(entry).approved)
+        # The same object if nothing changed, so that no listing is created for it.
+        return offer.listed if offer.listed == listed else listed
+
+    async def _remember(self, offer: ServerOffer) -> None:
+        """Take over the tools that a server listed in an earlier run, if any."""
+        name, entry = offer.connection.name, offer.connection.config
+        tools = await in_thread(self._records.tools_of, name, entry)
+        # Last, so that the next request looks them up if this one is cancelled.
+        offer.is_new = False
+        if tools is not None and offer.task is None:
+            offer.listed = ListedTools(tools, self._records.of(entry).approved)
+            offer.is_remembered = True
+
+    def _take_approvals(self, offer: ServerOffer) -> None:
+        approved = self._records.of(offer.connection.config).approved
+        if offer.listed is not None and offer.listed.approved != approved:
+            offer.listed = replace(offer.listed, approved=approved)
 
     def _tell(self, offer: ServerOffer, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -344,53 +392,25 @@ class Catalogue:
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
 
-    async def _check(self, offer: ServerOffer) -> None:
-        """Offer a server's tools, or those of its last run if it was never asked."""
-        offer.is_unchecked, tools = False, offer.listed
-        if tools is None and offer.task is not None:
-            return
-        try:
-            checked = await in_thread(self._checked, offer, tools)
-        except BaseException:
-            # The request was cancelled. The next one checks the tools.
-            offer.is_unchecked = True
-            raise
-        # The server may have listed its tools meanwhile, or failed.
-        if checked is None or offer.listed is not tools or offer.is_unchecked:
-            return
-        changed, offer.offered = checked
-        for name in sorted(changed - offer.changed):
-            server = offer.connection.name
-            _log.warning("server %s: its tool %s changed after it was approved", server, name)
-        offer.changed, offer.is_remembered = changed, tools is None
+    def _new_listing(
+        self, config: GatewayConfig, listed: Mapping[str, ListedTools]
+    ) -> tuple[ToolListing, dict[str, frozenset[str]]]:
+        """Return a listing, and the names of its changed tools, which are marked or held back."""
+        changed: dict[str, frozenset[str]] = {}
+        tools: dict[str, list[ServerTool]] = {}
+        for server, own in listed.items():
+            changed[server] = changed_names(own.approved, own.tools)
+            tools[server] = []
+            for tool in own.tools:
+                is_changed = tool.name in changed[server]
+                tools[server].append(_marked(tool, config) if is_changed else tool)
+        return ToolListing(config, tools, self._counter), changed
 
-    def _checked(
-        self, offer: ServerOffer, tools: tuple[ServerTool, ...] | None
-    ) -> tuple[frozenset[str], tuple[ServerTool, ...]] | None:
-        """Return the names of the tools that changed since they were approved, and the offer.
-
-        Changed tools are marked in the offer, or held back.
-        """
-        connection = offer.connection
-        if tools is None:
-            tools = self._records.tools_of(connection.name, connection.config)
-        if tools is None:
-            return None
-        changed = self._records.changed(connection.config, tools)
-        offered: list[ServerTool] = []
-        for tool in tools:
-            if tool.name not in changed:
-                offered.append(tool)
-                continue
-            # Nobody has approved the hint that it only reads either.
-            hint = None if tool.read_only else tool.read_only
-            description = f"{_CHANGED} {tool.description}"
-            is_held = self.config.approve_changes
-            offered.append(replace(tool, description=description, read_only=hint, is_held=is_held))
-        # The same object if nothing changed, so that no listing is created for it.
-        if offer.offered == tuple(offered):
-            return changed, offer.offered
-        return changed, tuple(offered)
+    def _note_changed(self, changed: Mapping[str, frozenset[str]]) -> None:
+        for server, names in changed.items():
+            for name in sorted(names - self.changed.get(server, frozenset())):
+                _log.warning("server %s: its tool %s changed after it was approved", server, name)
+        self.changed = changed
 
     async def resources(self) -> types.ListResourcesResult:
         """Return the resources of all servers."""
@@ -478,6 +498,14 @@ class Catalogue:
         offers = [*self.servers.values()]
         lists = await asyncio.gather(*map(list_one, offers))
         return list(zip(offers, lists, strict=True))
+
+
+def _marked(tool: ServerTool, config: GatewayConfig) -> ServerTool:
+    """Return a changed tool as a host sees it."""
+    # Nobody has approved the hint that it only reads either.
+    hint = None if tool.read_only else tool.read_only
+    description = f"{_CHANGED} {tool.description}"
+    return replace(tool, description=description, read_only=hint, is_held=config.approve_changes)
 
 
 def _cancel(offers: Iterable[ServerOffer]) -> None:

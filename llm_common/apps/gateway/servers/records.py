@@ -15,7 +15,7 @@ from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.limits import MAX_LIST_BYTES
 from llm_common.apps.gateway.servers.listed_texts import visible_schema
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
-from llm_common.apps.gateway.servers.transport import Wire, remove_invalid_entries
+from llm_common.apps.gateway.servers.transport import Wire
 from llm_common.errors import StoreError
 from llm_common.runtime import ForkSafeLock
 from llm_common.storage import FileBlobStore
@@ -27,8 +27,6 @@ MAX_RECORDS: Final = 300
 """Files of records that are kept. Each working folder may have its own for the same server."""
 
 _FOLDER: Final = "servers"
-# What an answer has besides its tools, in the protocol of 2026. Older ones ignore it.
-_COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 # Fields that only this gateway reads.
 _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
 # A record has its tools by name, so a name never changes.
@@ -60,7 +58,6 @@ class ServerRecord(BaseModel):
     """What a gateway knows of the server of one configuration entry.
 
     Attributes:
-        protocol: The protocol version of its last answer.
         tools: The definitions of its last answer.
         approved: The tools by name, as they were first seen or last approved.
         may_start: Whether the user approved the entry, or started a gateway with it.
@@ -68,8 +65,7 @@ class ServerRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    protocol: str = ""
-    tools: tuple[Mapping[str, Any], ...] | None = None
+    tools: tuple[types.Tool, ...] | None = None
     approved: Mapping[str, ApprovedTool] = Field(default_factory=dict)
     may_start: bool = False
 
@@ -121,38 +117,19 @@ class ServerRecords:
         return self._records.get(entry_digest(config), ServerRecord())
 
     def tools_of(self, name: str, config: ServerConfig) -> tuple[ServerTool, ...] | None:
-        """Return the tools that a server listed last, or None if they are not known.
+        """Return the tools that a server listed last, or None if they are not known."""
+        definitions = self.of(config).tools
+        return None if definitions is None else server_tools(name, definitions, Wire())
 
-        They are checked like an answer of the server.
-        """
-        record = self.of(config)
-        if record.tools is None:
-            return None
-        result: dict[str, Any] = {"tools": [dict(tool) for tool in record.tools], **_COMPLETE}
-        remove_invalid_entries(result, "tools", Wire(version=record.protocol))
-        try:
-            definitions = types.ListToolsResult.model_validate(result).tools
-        except ValidationError:
-            return None
-        return server_tools(name, definitions, Wire())
-
-    def note_tools(self, config: ServerConfig, tools: Sequence[ServerTool], protocol: str) -> None:
+    def note_tools(self, config: ServerConfig, tools: Sequence[ServerTool]) -> None:
         """Keep the tools that a server has listed. Tools that were never seen are approved."""
         seen = {tool.name: ApprovedTool.of(tool) for tool in tools}
-        definitions: list[dict[str, Any]] = []
-        for tool in tools:
-            definition = tool.definition.model_dump_json(by_alias=True, exclude_unset=True)
-            definitions.append(json.loads(definition))
+        definitions = tuple(tool.definition for tool in tools)
 
         def change(record: ServerRecord) -> ServerRecord:
             # What was approved stays, also for a tool that has gone: it may come back changed.
-            return record.model_copy(
-                update={
-                    "protocol": protocol,
-                    "tools": tuple(definitions),
-                    "approved": {**seen, **record.approved},
-                }
-            )
+            approved = {**seen, **record.approved}
+            return record.model_copy(update={"tools": definitions, "approved": approved})
 
         self._change(config, change)
 
@@ -172,16 +149,6 @@ class ServerRecords:
 
         self._change(config, change)
 
-    def changed(self, config: ServerConfig, tools: Iterable[ServerTool]) -> frozenset[str]:
-        """Return the names of the tools whose definitions differ from the approved ones."""
-        approved = self.of(config).approved
-        names: set[str] = set()
-        for tool in tools:
-            last = approved.get(tool.name)
-            if last is not None and last.digests != _part_digests(tool):
-                names.add(tool.name)
-        return frozenset(names)
-
     def _change(self, config: ServerConfig, change: Callable[[ServerRecord], ServerRecord]) -> None:
         digest = entry_digest(config)
         with self._lock:
@@ -192,7 +159,9 @@ class ServerRecords:
             def changed_bytes(old: bytes | None) -> bytes:
                 record = _parsed(old) or self._records.get(digest) or ServerRecord()
                 self._records[digest] = change(record)
-                return self._records[digest].model_dump_json().encode()
+                # As the server wrote it, since `null` is no value of some fields.
+                text = self._records[digest].model_dump_json(by_alias=True, exclude_unset=True)
+                return text.encode()
 
             try:
                 self._blobs.update(_key(digest), changed_bytes, max_bytes=MAX_LIST_BYTES)
@@ -218,6 +187,18 @@ def server_tools(
             definition=tool,
         )
     return tuple(tools.values())
+
+
+def changed_names(
+    approved: Mapping[str, ApprovedTool], tools: Iterable[ServerTool]
+) -> frozenset[str]:
+    """Return the names of the tools whose definitions differ from the approved ones."""
+    names: set[str] = set()
+    for tool in tools:
+        last = approved.get(tool.name)
+        if last is not None and last.digests != _part_digests(tool):
+            names.add(tool.name)
+    return frozenset(names)
 
 
 def entry_digest(config: ServerConfig) -> str:

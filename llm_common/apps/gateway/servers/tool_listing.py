@@ -116,7 +116,6 @@ class ToolListing:
         counter: TokenCounter,
     ) -> None:
         self._config = config
-        self._servers = tools
         self._counter = counter
         every = [*chain.from_iterable(tools.values())]
         max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
@@ -146,19 +145,6 @@ class ToolListing:
         is_over = config.tools == "auto" and self.tokens > config.max_tool_tokens
         self.searched: Final = config.tools == "search" or is_over
         self._index: ToolIndex | None = None
-
-    def is_of(self, config: GatewayConfig, tools: Mapping[str, Sequence[ServerTool]]) -> bool:
-        """Return whether these are the objects from which this listing was created."""
-        if self._config is not config or self._servers.keys() != tools.keys():
-            return False
-        return all(self.is_of_server(server, config, tools[server]) for server in tools)
-
-    def is_of_server(
-        self, server: str, config: GatewayConfig, tools: Sequence[ServerTool] | None
-    ) -> bool:
-        """Return whether the listing has exactly these tools of a server."""
-        # By identity, because comparing thousands of definitions takes long.
-        return self._config is config and self._servers.get(server) is tools
 
     def _is_available(self, tool: ServerTool) -> bool:
         rules = self._config.rules_of(tool.server)
