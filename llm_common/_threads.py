@@ -30,6 +30,9 @@ MAX_WORK_THREADS: Final = 8
 MAX_TOOL_THREADS: Final = 32
 """For tools, which wait for networks. A further call waits until a thread is free."""
 
+_MAX_LOOP_CHARS: Final = 65_536
+"""Of a text that is read on the event loop, in about a millisecond."""
+
 _MAX_COMPUTING: Final = 2
 """Threads that read results at the same time. Each further one delays an event loop by 5 ms."""
 
@@ -190,6 +193,27 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         NoThreadError: If no thread can be started. The work does not run.
     """
     return await asyncio.wrap_future(_WORK.submit(partial(work, *args, **kwargs)))
+
+
+async def in_thread_if_long(
+    size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run some work on a text, on the event loop if that takes about a millisecond.
+
+    A short text would wait for a thread for as long as all threads read long ones.
+
+    Args:
+        size: The characters or bytes of the text.
+        work: The work.
+        *args: Its arguments.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        NoThreadError: If no thread can be started. The work does not run.
+    """
+    if size <= _MAX_LOOP_CHARS:
+        return work(*args, **kwargs)
+    return await in_thread(work, *args, **kwargs)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from llm_common._threads import (
     computed_once,
     computing,
     in_thread,
+    in_thread_if_long,
     in_tool_thread,
 )
 from llm_common.errors import NoThreadError
@@ -55,6 +56,11 @@ async def test_work_runs_in_a_named_thread_with_its_context(run: InThread) -> No
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+async def test_a_short_text_is_read_without_a_thread() -> None:
+    assert await in_thread_if_long(65_536, current_thread) is current_thread()
+    assert await in_thread_if_long(65_537, current_thread) is not current_thread()
 
 
 async def test_hung_tools_do_not_block_the_librarys_work_f_161(hung: Event) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         read_path,
         read_text,
     )
-    from llm_common._threads import ForkSafeLock, PerProcess, in_thread
+    from llm_common._threads import ForkSafeLock, PerProcess, in_thread, in_thread_if_long
     from llm_common._user_folders import default_cache_dir, default_config_dir
     from llm_common.errors import install_command, missing_extra
 
@@ -29,6 +29,7 @@ __all__ = [
     "default_cache_dir",
     "default_config_dir",
     "in_thread",
+    "in_thread_if_long",
     "install_command",
     "missing_extra",
     "read_named",
@@ -45,6 +46,7 @@ _MODULES = {
     "default_cache_dir": "llm_common._user_folders",
     "default_config_dir": "llm_common._user_folders",
     "in_thread": "llm_common._threads",
+    "in_thread_if_long": "llm_common._threads",
     "install_command": "llm_common.errors",
     "missing_extra": "llm_common.errors",
     "read_named": "llm_common._env",

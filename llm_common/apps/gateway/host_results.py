@@ -5,7 +5,7 @@ import secrets
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import mcp_types as types
 from pydantic import BaseModel
@@ -20,12 +20,11 @@ from llm_common.agents import (
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.context_tool import ContextTool
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.servers.limits import in_thread_if_long
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
 from llm_common.pointers import MIN_LIMIT_TOKENS
-from llm_common.runtime import in_thread
+from llm_common.runtime import in_thread, in_thread_if_long
 from llm_common.text import decode_json, to_json
 from llm_common.tools import Tool
 
@@ -47,6 +46,9 @@ _PLACE: Final = re.compile(
     r"tsv|tsx?|txt|xlsx?|xml|ya?ml|zip)",
     re.IGNORECASE,
 )
+# What hosts show as a page of their own, and read whole.
+_PAGE_SCHEME: Final = "ui:"
+_TEXT_TYPE: Final = re.compile(r"text/(?!html\b).*|application/[^;]*json.*", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -68,10 +70,64 @@ class ServerOutput:
     blocks: Sequence[types.ContentBlock] = ()
     media: Sequence[types.ContentBlock] = ()
 
+    @classmethod
+    def of_result(cls, result: types.CallToolResult) -> Self:
+        """Return the blocks of a tool's result, apart by what a preview does with them.
+
+        A preview replaces the texts of embedded resources too. Each leaves a link.
+        """
+        texts: list[str] = []
+        links: list[types.ContentBlock] = []
+        media: list[types.ContentBlock] = []
+        blocks: list[types.ContentBlock] = []
+        for block in result.content:
+            resource = getattr(block, "resource", None)
+            if isinstance(block, types.TextContent):
+                texts.append(block.text)
+            elif isinstance(block, types.ResourceLink):
+                links.append(block)
+            elif isinstance(resource, types.TextResourceContents) and not _is_page(resource):
+                texts.append(resource.text)
+                uri = str(resource.uri)
+                name = uri.rstrip("/").rpartition("/")[2] or uri
+                links.append(types.ResourceLink(name=name, uri=uri, mime_type=resource.mime_type))
+            else:
+                media.append(block)
+                continue
+            blocks.append(block)
+        return cls(result.structured_content, texts, links, blocks, media)
+
+    @classmethod
+    def of_resource(cls, contents: Sequence[types.TextResourceContents]) -> Self:
+        """Return the contents of a resource: one text, or a list of contents."""
+        if len(contents) == 1:
+            return cls(texts=[contents[0].text])
+        return cls(structured=as_json(contents))
+
     @property
     def size(self) -> int:
         """Return the characters of the texts, with an estimate for the links."""
         return sum(map(len, self.texts)) + len(self.links) * _LINK_CHARS
+
+
+def previewable_texts(
+    contents: Sequence[types.TextResourceContents | types.BlobResourceContents],
+) -> list[types.TextResourceContents]:
+    """Return the contents of a resource that are text for a model.
+
+    Others are for the host itself: pages, such as HTML or `ui://`, and whatever has no type.
+    """
+    texts: list[types.TextResourceContents] = []
+    for content in contents:
+        if not isinstance(content, types.TextResourceContents) or _is_page(content):
+            continue
+        if _TEXT_TYPE.fullmatch(content.mime_type or ""):
+            texts.append(content)
+    return texts
+
+
+def _is_page(resource: types.TextResourceContents) -> bool:
+    return str(resource.uri).lower().startswith(_PAGE_SCHEME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ from pydantic import TypeAdapter
 
 from llm_common.agents import ContextPointerStore
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
-from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
+from llm_common.apps.gateway.host_results import (
+    GatewayCounts,
+    HostResults,
+    ServerOutput,
+    previewable_texts,
+)
 from llm_common.apps.gateway.own_tools import (
     context_definition,
     instructions,
     search_definitions,
-)
-from llm_common.apps.gateway.result_blocks import (
-    output_of_resource,
-    output_of_result,
-    previewable_texts,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
@@ -347,7 +347,7 @@ class HostSession:
         intent: str,
     ) -> types.CallToolResult:
         """Return a result with a preview instead of long text. Media and the error flag stay."""
-        output = output_of_result(result)
+        output = ServerOutput.of_result(result)
         preview = await self.results.preview(
             output,
             self.catalogue.config.result_limits(tool.server, tool.name, name),
@@ -393,7 +393,7 @@ class HostSession:
             return result
         uri = str(params.uri)
         preview = await self.results.preview(
-            output_of_resource(texts),
+            ServerOutput.of_resource(texts),
             self.catalogue.config.result_limits(server, uri),
             tool=_RESOURCE_TOOL,
             args={"uri": uri},

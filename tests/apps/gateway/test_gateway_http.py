@@ -2,13 +2,11 @@ import asyncio
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from threading import get_ident
 
 import httpx2
 import pytest
 from mcp.client.subscriptions import ResourceUpdated
 
-from llm_common.apps.gateway.servers.limits import in_thread_if_long
 from llm_common.apps.gateway.serving import serve_http
 from llm_common.errors import ConfigError
 from tests.apps.gateway.hosts import (
@@ -114,11 +112,6 @@ async def test_work_in_threads_delays_the_event_loop_of_a_gateway_by_a_milliseco
         serving.cancel()
         await asyncio.wait({serving})
         sys.setswitchinterval(before)
-
-
-async def test_a_short_text_waits_for_no_thread() -> None:
-    assert await in_thread_if_long(65_536, get_ident) == get_ident()
-    assert await in_thread_if_long(65_537, get_ident) != get_ident()
 
 
 @pytest.mark.parametrize("tokens", [(), ("short",)])

@@ -1,12 +1,6 @@
 """Limit what one server may send, so that it takes nothing from the host and other servers."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar, TypeVarTuple, Unpack
-
-from llm_common.runtime import in_thread
-
-ResultT = TypeVar("ResultT")
-ArgumentsT = TypeVarTuple("ArgumentsT")
+from typing import Final
 
 MAX_MESSAGE_BYTES: Final = 64_000_000
 """Of a line, or of the body of an answer over HTTP after its decompression."""
@@ -41,22 +35,3 @@ MAX_NAME_CHARS: Final = 60
 
 REQUEST_WAIT_S: Final = 15.0
 """Seconds for a server that may be starting, or that is asked on a guess."""
-
-_MAX_LOOP_CHARS: Final = 65_536
-
-
-async def in_thread_if_long(
-    size: int, work: Callable[[Unpack[ArgumentsT]], ResultT], *args: *ArgumentsT
-) -> ResultT:
-    """Run some work on a text, on the event loop if it takes about a millisecond.
-
-    A short one would wait for a thread as long as all threads read long ones.
-
-    Args:
-        size: The characters or bytes of the text.
-        work: The work.
-        *args: Its arguments.
-    """
-    if size <= _MAX_LOOP_CHARS:
-        return work(*args)
-    return await in_thread(work, *args)

@@ -39,13 +39,12 @@ from llm_common.apps.gateway.servers.limits import (
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARS,
     PAGE_ENTRIES,
-    in_thread_if_long,
 )
 from llm_common.apps.gateway.servers.logins import stored_login
 from llm_common.apps.gateway.servers.long_lists import LongLists
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
 from llm_common.apps.gateway.servers.stderr import StderrRelay
-from llm_common.runtime import in_thread
+from llm_common.runtime import in_thread, in_thread_if_long
 from llm_common.text import one_line
 
 _LAST_WORDS_WAIT_S: Final = 0.5
