@@ -1,4 +1,4 @@
-"""Keep what the tours measured, and print it as the table of docs/gateway.md.
+"""Keep what the tours measured, and print it as the table of docs/gateway/hosts.md.
 
 `make test-hosts` runs this module after the tests.
 """

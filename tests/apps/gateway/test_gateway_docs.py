@@ -1,4 +1,4 @@
-"""Run the examples of docs/gateway.md in their order."""
+"""Run the examples of docs/gateway.md and of the pages in docs/gateway in their order."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from llm_common.apps.gateway import GatewayConfig
 
 ROOT = Path(__file__).parents[3]
 SERVERS = ROOT / ".mcp-servers" / "mcp-server-git" / "bin"
-BLOCKS = re.findall(
-    r"```(\w+)\n(.*?)```", (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8"), re.DOTALL
-)
+PAGES = [ROOT / "docs" / "gateway.md", *sorted((ROOT / "docs" / "gateway").glob("*.md"))]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 
 
 def of(kind: str) -> list[str]:
@@ -63,7 +63,7 @@ def test_the_five_minutes_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.mcp
-def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
+def test_every_configuration_on_the_pages_is_valid(tmp_path: Path) -> None:
     found = []
     for number, text in enumerate(of("json")):
         path = tmp_path / f"{number}.json"
@@ -73,10 +73,9 @@ def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.mcp
-def test_the_page_names_every_option() -> None:
-    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+def test_every_option_on_the_pages_exists() -> None:
     commands = (ROOT / "llm_common" / "apps" / "cli").glob("gateway_*commands.py")
     source = "".join(path.read_text(encoding="utf-8") for path in commands)
-    for option in re.findall(r"`(?:llm-common gateway )?(--[a-z-]+)", page):
+    for option in re.findall(r"`(?:llm-common gateway )?(--[a-z-]+)", TEXT):
         name = option.removeprefix("--no-").removeprefix("--").replace("-", "_")
         assert re.search(rf'\b{name}: |"{option}"', source), option
