@@ -22,7 +22,10 @@ if TYPE_CHECKING:
         OffloadTurn,
         text_of as text_of,
     )
-    from llm_common.agents.session.saved import output_label as output_label
+    from llm_common.agents.session.saved import (
+        SavedResults as SavedResults,
+        output_label as output_label,
+    )
     from llm_common.agents.session.session import Session
     from llm_common.agents.sessions import Sessions
     from llm_common.agents.settings import Settings
@@ -67,8 +70,8 @@ if TYPE_CHECKING:
     from llm_common.tools.tool import Tool, ToolResult
     from llm_common.tools.tool_index import RankedTool, ToolIndex
 
-# `is_run_id`, `output_label` and `text_of` are for the applications of this library, and may
-# change.
+# `SavedResults`, `is_run_id`, `output_label` and `text_of` are for the applications of this
+# library, and may change.
 __all__ = [
     "AgenticExecutor",
     "Answer",
@@ -154,6 +157,7 @@ _MODULES = {
     "RunLimits": "llm_common.agents.runs",
     "SelectsPointers": "llm_common.selection.relevance",
     "SelectsTools": "llm_common.selection.results",
+    "SavedResults": "llm_common.agents.session.saved",
     "Session": "llm_common.agents.session.session",
     "SessionConfig": "llm_common.agents.session.config",
     "Sessions": "llm_common.agents.sessions",

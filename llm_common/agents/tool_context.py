@@ -13,7 +13,7 @@ from llm_common.agents.context_pointers import (
     format_selected_contexts,
 )
 from llm_common.agents.session.ids import hash_query
-from llm_common.agents.session.saved import StoredContext, copies_of, copy_of
+from llm_common.agents.session.saved import SavedResults, StoredContext, copies_of, copy_of
 from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import StoreError
@@ -76,7 +76,8 @@ class ToolContextManager:
                 "base_dir and pointer_store are both set, and only one can keep the results; "
                 "pass one of them"
             )
-        self._session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
+        results = SavedResults(store, session_id, persist_threshold=persist_threshold)
+        self._session = Session.over(results)
         self._clear_on_exit = clear_on_exit
 
     @classmethod

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from benchmarks.quality_reruns import MAX_SHARE, run
-from llm_common.agents import InMemoryContextPointerStore, Offloaded, OffloadPolicy
+from llm_common.agents import (
+    InMemoryContextPointerStore,
+    Offloaded,
+    OffloadPolicy,
+    SavedResults,
+)
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.session import Session
 from llm_common.core import DefaultCounter
@@ -286,7 +291,7 @@ async def test_a_stored_result_is_compared_only_within_a_prompt() -> None:
 async def test_conversations_that_share_an_id_are_not_compared_t_05() -> None:
     store = InMemoryContextPointerStore()
     for result in (ROWS, CHANGED):
-        session = Session(store, session_id="shared", lists_own=True)
+        session = Session.over(SavedResults(store, "shared", lists_own=True))
         shown = await session.offload(result, tool="list_parts", args={})
         assert shown.form == "preview"
 

@@ -17,6 +17,7 @@ from llm_common.agents import (
     FileContextPointerStore,
     InMemoryContextPointerStore,
     OffloadPolicy,
+    SavedResults,
     Session,
     SessionConfig,
 )
@@ -361,9 +362,10 @@ async def test_each_text_is_a_table_of_its_lines_t_16(tmp_path: Path) -> None:
     assert [table.name for table in await session.tables()].count(f"{name}_lines") == 0
 
 
-def beside(store: Any) -> Session:
+def beside(folder: Path, session_id: str = "user") -> Session:
     """Return a conversation of a user whose others have the same id, as behind a gateway."""
-    return Session(store, session_id="user", config=CONFIG, lists_own=True)
+    store = FileContextPointerStore(folder)
+    return Session.over(SavedResults(store, session_id, lists_own=True), CONFIG)
 
 
 @pytest.mark.parametrize("spelling", ["{name}", "{name}_items", '"{pointer_id}"', "{upper}"])
@@ -391,7 +393,7 @@ async def test_a_table_of_another_conversation_needs_its_whole_name_t_02(tmp_pat
     for guess in (name[:-1], f'"{pointer.pointer_id[:11]}"', f"list_{name[-6:]}", "get_buyers"):
         with pytest.raises(ToolArgumentsError, match=r"no such table: .* by its whole name"):
             await second.query(f"SELECT count(*) FROM {guess}")
-    other_user = Session(tmp_path, session_id="other", config=CONFIG, lists_own=True)
+    other_user = beside(tmp_path, "other")
     with pytest.raises(ToolArgumentsError, match="no such table"):
         await other_user.query(f"SELECT count(*) FROM {name}")
     await first.clear()

@@ -15,6 +15,7 @@ import pytest
 from llm_common.agents import (
     FileContextPointerStore,
     InMemoryContextPointerStore,
+    SavedResults,
     Session,
     SessionConfig,
     Sessions,
@@ -252,7 +253,7 @@ def test_a_store_of_another_kind_is_refused() -> None:
 async def test_reading_a_result_in_memory_extends_its_life_too() -> None:
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
     store = InMemoryContextPointerStore(clock=lambda: now[0])
-    session = Session(store, config=SessionConfig(ttl_s=86_400), persist_threshold=1_000)
+    session = Session.over(SavedResults(store, ttl_s=86_400, persist_threshold=1_000))
     pointer = await session.results.save("rain", tool="weather", args={})
     for _ in range(3):
         now[0] += timedelta(hours=23)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from llm_common._threads import computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
@@ -57,9 +57,6 @@ class Session:
         session_id: The conversation's id, by the rules of a query id. Another process can continue
             the conversation by this id. None creates a random id.
         config: Limits and policies. None takes the defaults.
-        persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all.
-        lists_own: Whether several conversations share the id. See `SavedResults`.
-        siblings: The beginning of the ids of the same user's other sessions. See `SavedResults`.
 
     Attributes:
         config: The limits and policies.
@@ -79,9 +76,6 @@ class Session:
         *,
         session_id: str | None = None,
         config: SessionConfig | None = None,
-        persist_threshold: int = 0,
-        lists_own: bool = False,
-        siblings: str = "",
     ) -> None:
         if not isinstance(config, SessionConfig | None):
             raise TypeError(
@@ -89,14 +83,7 @@ class Session:
                 "SessionConfig(offload=..., fold=...)"
             )
         self.config: Final = config or SessionConfig()
-        self.results: Final = SavedResults(
-            store_of(store),
-            session_id,
-            persist_threshold=persist_threshold,
-            ttl_s=self.config.ttl_s,
-            lists_own=lists_own,
-            siblings=siblings,
-        )
+        self.results = SavedResults(store_of(store), session_id, ttl_s=self.config.ttl_s)
         self.session_id: Final = self.results.session_id
         self.store: Final = self.results.store
         self._trace = SessionTrace(self.session_id)
@@ -396,7 +383,7 @@ class Session:
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.
 
-        With `lists_own`, only what no other object saved.
+        If conversations share the id, only what no other object saved.
 
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
@@ -406,3 +393,15 @@ class Session:
             await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
+
+    @classmethod
+    def over(cls, results: SavedResults, config: SessionConfig | None = None) -> Self:
+        """Return a session over results that an adapter has set up.
+
+        Args:
+            results: The results, with a cache or with an id that several conversations share.
+            config: Limits and policies. None takes the defaults.
+        """
+        session = cls(results.store, session_id=results.session_id, config=config)
+        session.results = results
+        return session

@@ -14,6 +14,7 @@ from llm_common.agents import (
     ContextPointerStore,
     OffloadPolicy,
     OffloadTurn,
+    SavedResults,
     Session,
     SessionConfig,
 )
@@ -202,14 +203,15 @@ class HostResults:
             ttl_s=config.ttl_s,
         )
         scope = scope or ResultScope(f"host-{secrets.token_hex(16)}")
-        self._session = Session(
+        results = SavedResults(
             store,
-            session_id=scope.session_id,
-            config=settings,
+            scope.session_id,
+            ttl_s=config.ttl_s,
             # Another conversation of the same user must not turn up in this one.
             lists_own=True,
             siblings=scope.siblings,
         )
+        self._session = Session.over(results, settings)
         self._forget = config.forget
         self.tools: Final[dict[str, Tool]] = {}
         if self.keeps:
