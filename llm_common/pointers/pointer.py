@@ -268,13 +268,15 @@ _FIRST = ContextPointer(
 ContextPointer.model_validate_json(_FIRST.model_dump_json())
 
 
-def checked_query_id(query_id: object, redactor: Redactor) -> str:
+def checked_query_id(query_id: object, redactor: Redactor, name: str = "query_id") -> str:
     """Check a query id, and return it unchanged. See `check_query_id`.
 
     Raises:
         InvalidIdError: If it is not an id. The text names it with secrets redacted.
     """
-    return check_query_id(query_id, shorten=lambda text: redactor.beginning(text, max_chars=80))
+    return check_query_id(
+        query_id, shorten=lambda text: redactor.beginning(text, max_chars=80), name=name
+    )
 
 
 def check_pointer_id(pointer_id: str) -> str:

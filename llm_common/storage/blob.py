@@ -35,10 +35,9 @@ _NAME_RULE = (
     "Use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, "
     "do not end with a dot, and are not a device name such as nul"
 )
-_QUERY_ID_RULE = (
+_ID_RULE = (
     f"Use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, except at its ends, : / @ + = , "
-    "and single spaces, without segments such as .. or nul. "
-    "ToolContextManager.hash_query makes an id from any text"
+    "and single spaces, without segments such as .. or nul"
 )
 # Longer ids and names are cut in error texts.
 _MAX_QUOTED_CHARS = 80
@@ -247,7 +246,10 @@ class LockingBlobStore(BlobStore, Protocol):
 
 
 def check_query_id(
-    query_id: object, *, shorten: Callable[[str], str] = lambda text: text[:_MAX_QUOTED_CHARS]
+    query_id: object,
+    *,
+    shorten: Callable[[str], str] = lambda text: text[:_MAX_QUOTED_CHARS],
+    name: str = "query_id",
 ) -> str:
     """Check a query id, and return it unchanged.
 
@@ -258,6 +260,7 @@ def check_query_id(
     Args:
         query_id: The value to check, of any type.
         shorten: Prepares an invalid id for the error text. A store also redacts its secrets.
+        name: The parameter that the error text names.
 
     Raises:
         InvalidIdError: If the value is not an id. The text names it.
@@ -268,10 +271,12 @@ def check_query_id(
         and not _UNSAFE_SEGMENT.search(query_id)
     ):
         return str.__str__(query_id)  # an enum member that is a str becomes its value
-    name = f"of type {type(query_id).__name__}"
+    value = f"of type {type(query_id).__name__}"
     if isinstance(query_id, str):
-        name = repr(shorten(query_id))
-    raise InvalidIdError(f"The query_id {name} is not allowed. {_QUERY_ID_RULE}")
+        value = repr(shorten(query_id))
+    # No session may have the hash of a text, which is the id of a run.
+    hint = ". ToolContextManager.hash_query makes an id from any text" if name == "query_id" else ""
+    raise InvalidIdError(f"The {name} {value} is not allowed. {_ID_RULE}{hint}")
 
 
 def folder_of(query_id: object) -> str:

@@ -50,7 +50,7 @@ def checked_session_id(session_id: str, redactor: Redactor) -> str:
         InvalidIdError: If it is not allowed.
     """
     # Offloaded results have it as their query id.
-    checked_id = checked_query_id(session_id, redactor)
+    checked_id = checked_query_id(session_id, redactor, "session_id")
     if is_run_id(checked_id):
         name = redactor.beginning(checked_id, max_chars=80)
         raise InvalidIdError(
