@@ -25,7 +25,6 @@ from llm_common.pointers.reading import (
     ResultPart,
     read_payload,
 )
-from llm_common.text.display import one_line
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
 
@@ -48,6 +47,14 @@ _MISSES: Final[Mapping[MissReason, str]] = {
         "without it"
     ),
 }
+_FORMS: Final = {
+    "path": "path must be a JSON pointer of at most 2,000 characters, such as /items/4321/name",
+    "keys": "keys must be true or false",
+    "lines": "lines must be the first and last line, from 1, such as [1, 20]",
+    "chars": "chars must be the first character, from 0, and the end, such as [0, 500]",
+    "regex": "regex must be a pattern of at most 500 characters",
+}
+"""What each field of a `ResultPart` must be."""
 _RANGE = {"type": "array", "items": {"type": "integer"}}
 _PARAMETERS = {
     "type": "object",
@@ -241,12 +248,13 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     try:
         return ResultPart.model_validate(dict(select))
     except ValidationError as exc:
-        fields: set[str] = set()
+        problems: list[str] = []
         for error in exc.errors():
-            # Only the names, since pydantic's messages may quote the value.
-            fields.update(one_line(str(step), max_chars=20) for step in error["loc"][:1])
-        raise ToolArgumentsError(
-            f"select cannot be used ({', '.join(sorted(fields)) or 'an empty range'}); "
-            "use path, keys, lines, chars and regex",
-            tool=READER_NAME,
-        ) from exc
+            # Pydantic's messages may quote the value.
+            if not error["loc"]:
+                problem = "the range is empty: its end must not be before its beginning"
+            else:
+                problem = _FORMS.get(str(error["loc"][0]), "select has only " + ", ".join(_FORMS))
+            if problem not in problems:
+                problems.append(problem)
+        raise ToolArgumentsError("; ".join(problems), tool=READER_NAME) from exc
