@@ -295,8 +295,6 @@ async def search_history(
         TypeError: If `query` is not a str, or `store` not a `ContextPointerStore`.
     """
     _check_store(store, session_id)
-    if not isinstance(query, str):
-        raise TypeError(f"query must be a str, got {type(query).__name__}; pass the words to find")
     limit = min(max(limit, 0), _MAX_MATCHES)
     return await in_thread(search_messages, query, store, query_ids=[session_id], limit=limit)
 

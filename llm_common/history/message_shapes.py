@@ -233,15 +233,19 @@ def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
         TypeError: If a message is neither an `LLMMessage` nor a dict with a known role.
         UnserialisableError: If a message cannot be written as JSON.
     """
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
-        raise TypeError(
-            f"messages is a {type(messages).__name__}; pass a list of messages, oldest first"
-        )
+    _check_messages(messages)
     history = [_read(raw, position) for position, raw in enumerate(messages, 1)]
     for message in history:
         fields = {name: value for name, value in message.data.items() if not isinstance(value, str)}
         encode_json(fields)  # refuses an integer that is too long for JSON
     return history
+
+
+def _check_messages(messages: object) -> None:
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise TypeError(
+            f"messages is a {type(messages).__name__}; pass a list of messages, oldest first"
+        )
 
 
 def _read(raw: object, position: int) -> HistoryMessage:
@@ -272,8 +276,10 @@ def newest_first(messages: Sequence[Message]) -> Iterator[HistoryMessage]:
     """Yield the messages from the newest on, and read only those that are taken.
 
     Raises:
-        TypeError: If a message is neither an `LLMMessage` nor a dict with a known role.
+        TypeError: If `messages` is not a list, or a message is neither an `LLMMessage` nor a dict
+            with a known role.
     """
+    _check_messages(messages)
     for position in range(len(messages), 0, -1):
         yield _read(messages[position - 1], position)
 

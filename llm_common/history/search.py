@@ -82,7 +82,10 @@ def search_messages(
     Raises:
         InvalidIdError: If a query id is not allowed.
         StoreError: If the store cannot be read.
+        TypeError: If `words` is not a str.
     """
+    if not isinstance(words, str):
+        raise TypeError(f"query must be a str, got {type(words).__name__}; pass the words to find")
     roles: dict[tuple[str, str], str] = {}
 
     def split(pointer: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
