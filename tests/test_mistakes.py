@@ -161,6 +161,12 @@ async def remembered(at: Path, method: str, *args: Any, **named: Any) -> Any:
         return await getattr(memory, method)(*args, **named)
 
 
+async def stored_and_read(at: Path, **part: Any) -> Any:
+    session = Session(at)
+    offloaded = await session.offload("line\n" * 9_000, tool="read_log", args={})
+    return await session.read(offloaded.pointer_id, **part)
+
+
 def executor(at: Path, **changes: Any) -> AgenticExecutor:
     manager = ToolContextManager(at / "session")
     return AgenticExecutor(ScriptedClient([]), ToolRegistry(), manager, **changes)
@@ -480,6 +486,73 @@ MISTAKES = [
         lambda at: Session(at, config={}),
         TypeError,
         "config must be a SessionConfig, got dict; pass SessionConfig(offload=..., fold=...)",
+    ),
+    Mistake(
+        "an empty session id",
+        lambda at: Session(at, session_id=""),
+        InvalidIdError,
+        "The session_id '' is not allowed. Use 1 to 200 of A-Z a-z 0-9 _ - . and, except at its "
+        "ends, : / @ + = , and single spaces, without segments such as .. or nul",
+    ),
+    Mistake(
+        "a policy of a session as a dict",
+        lambda at: SessionConfig(offload={"max_preview_tokens": 200}),
+        TypeError,
+        "offload must be an OffloadPolicy, got dict; pass one",
+    ),
+    Mistake(
+        "a number as the policy of folding",
+        lambda at: SessionConfig(fold=8_000),
+        TypeError,
+        "fold must be a FoldPolicy, got int; pass one, or None",
+    ),
+    Mistake(
+        "a text as the messages of a call",
+        lambda at: Session(at).offload([1], tool="list_orders", args={}, messages="Which?"),
+        TypeError,
+        "messages is a str; pass a list of messages, oldest first",
+    ),
+    Mistake(
+        "the name of a tool in place of an id",
+        lambda at: Session(at).read("list_orders"),
+        PointerNotFoundError,
+        "The id of a pointer has 12 to 16 lower-case hex digits; use one from a preview",
+    ),
+    Mistake(
+        "lines that end before they begin",
+        lambda at: stored_and_read(at, lines=(9, 3)),
+        ToolArgumentsError,
+        "the range is empty: its end must not be before its beginning",
+    ),
+    Mistake(
+        "lines that are counted from zero",
+        lambda at: stored_and_read(at, lines=(0, 3)),
+        ToolArgumentsError,
+        "lines must be the first and last line, from 1, such as [1, 20]",
+    ),
+    Mistake(
+        "a session packed into nothing",
+        lambda at: Session(at).pack("Which?", max_tokens=0),
+        ValueError,
+        "max_tokens is 0; pass 1 or more tokens",
+    ),
+    Mistake(
+        "a session packed into a text",
+        lambda at: Session(at).pack("Which?", max_tokens="1000"),
+        TypeError,
+        "max_tokens must be a whole number of tokens, not str",
+    ),
+    Mistake(
+        "no query for the stored records",
+        lambda at: Session(at).query(None),
+        TypeError,
+        "sql must be a SELECT as a str, got NoneType",
+    ),
+    Mistake(
+        "no words for the search of a session",
+        lambda at: Session(at).search(None),
+        TypeError,
+        "query must be a str, got NoneType; pass the words to find",
     ),
     Mistake(
         "one text where several are pinned",

@@ -45,24 +45,30 @@ class OffloadPolicy:
     reader_name: str = READER_NAME
 
     def __post_init__(self) -> None:
-        _check_limit("max_whole_tokens", self.max_whole_tokens)
-        _check_limit("max_preview_tokens", self.max_preview_tokens)
+        check_limit("max_whole_tokens", self.max_whole_tokens)
+        check_limit("max_preview_tokens", self.max_preview_tokens)
         if self.max_turn_tokens is not None:
-            _check_limit("max_turn_tokens", self.max_turn_tokens)
+            check_limit("max_turn_tokens", self.max_turn_tokens)
         for tool, limit in self.tools.items():
             if limit is not None:
-                _check_limit(f"tools[{tool!r}]", limit)
+                check_limit(f"tools[{tool!r}]", limit)
 
     def threshold(self, tool_name: str) -> int | None:
         """Return the tokens up to which a tool's results stay whole, or None without a limit."""
         return self.tools.get(tool_name, self.max_whole_tokens)
 
 
-def _check_limit(name: str, limit: object) -> None:
+def check_limit(name: str, limit: object, *, least: int = 0) -> None:
+    """Check a limit on tokens.
+
+    Raises:
+        TypeError: If it is not an int.
+        ValueError: If it is below `least`.
+    """
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
-    if limit < 0:
-        raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
+    if limit < least:
+        raise ValueError(f"{name} is {limit}; pass {least} or more tokens")
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class SessionConfig:
             own lifetime.
 
     Raises:
-        TypeError: If `pinned` is a str.
+        TypeError: If `pinned` is a str, or a policy is something else.
     """
 
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
@@ -104,6 +110,12 @@ class SessionConfig:
     def __post_init__(self) -> None:
         if isinstance(self.pinned, str):
             raise TypeError("pinned is a str, of which each letter would be pinned; pass a tuple")
+        if not isinstance(self.offload, OffloadPolicy):
+            kind = type(self.offload).__name__
+            raise TypeError(f"offload must be an OffloadPolicy, got {kind}; pass one")
+        if not isinstance(self.fold, FoldPolicy | None):
+            kind = type(self.fold).__name__
+            raise TypeError(f"fold must be a FoldPolicy, got {kind}; pass one, or None")
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from llm_common._threads import in_thread
+from llm_common.agents.session.config import check_limit
 from llm_common.agents.session.saved import SavedResults
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
@@ -29,6 +30,7 @@ async def pack_results(
     memories: Sequence[MemorySnippet],
 ) -> ContextBundle:
     """Select what answers a question. See `Session.pack`."""
+    check_limit("max_tokens", max_tokens, least=1)
     pointers = await in_thread(results.list_all)
     request = ContextSelectionRequest(
         intent=classify_intent(query), token_budget=max_tokens, counter=counter

@@ -455,7 +455,7 @@ class SavedResults:
             reason = "erased"
         # Only an id is repeated: any other text may be a secret, or an attack on a log.
         if not isinstance(entry, str) or not _ID.fullmatch(entry):
-            text = "This session has no such pointer; use an id that it gave"
+            text = "The id of a pointer has 12 to 16 lower-case hex digits; use one from a preview"
             return PointerNotFoundError(text, reason=reason)
         if reason != "unknown":
             return not_found(reason, self.session_id, entry)

@@ -129,6 +129,8 @@ class SessionTables:
             ToolArgumentsError: As for `RecordDatabase.query`, or if a result is too large.
             StoreError: If the store cannot be read.
         """
+        if not isinstance(sql, str):
+            raise TypeError(f"sql must be a SELECT as a str, got {type(sql).__name__}")
         if len(sql) > MAX_SQL_CHARS:
             raise ToolArgumentsError(
                 f"{QUERY_NAME} returned nothing: the sql has {len(sql):,} characters, and at most "
