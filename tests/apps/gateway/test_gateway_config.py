@@ -112,7 +112,9 @@ def test_a_later_file_mends_a_server_that_was_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("mcp.json", "{", "is not JSON, even with comments; correct line 1 or a later one"),
+        ("mcp.json", '{\n"a":\n{"b": [1]', "even with comments; close what begins in line 3"),
+        ("mcp.json", '{\n// a\n"b" 1}', "is not JSON, even with comments; correct line 3"),
+        ("mcp.json", '{"a": 1,\n' * 40_000, "is not JSON, even with comments; "),
         ("mcp.json", "[1]", "holds a JSON list"),
         ("mcp.json", '{"other": {}, "model": "x"}', "holds no MCP servers: it has other, model."),
         ("mcp.json", " ", "holds no MCP servers: it is empty."),

@@ -147,10 +147,11 @@ def _json(text: str, path: Path) -> Any:
     try:
         return pyjson5.decode(text)
     except (pyjson5.Json5Exception, RecursionError) as exc:
-        # The position of the strict parser may be that of a comment, and the other one has none.
-        reason = (
-            f"{path} is not JSON, even with comments; correct line {strict.lineno} or a later one"
-        )
+        # The strict parser may have stopped at a comment. The other one counts characters from 1.
+        position = re.search(r"near (\d+)", str(exc))
+        line = 1 + text.count("\n", 0, int(position[1]) - 1) if position else strict.lineno
+        way_out = "close what begins in" if isinstance(exc, pyjson5.Json5EOF) else "correct"
+        reason = f"{path} is not JSON, even with comments; {way_out} line {line}"
         raise ConfigError(reason, variable="config") from exc
 
 
