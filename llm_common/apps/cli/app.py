@@ -81,7 +81,10 @@ def demo(
     from llm_common.core import counter_label
 
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        if not output.exists():
+            output.mkdir(parents=True)
+            # The pages are not meant for the user's repository.
+            (output / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as exc:
         raise typer.BadParameter(f"{exc.strerror}: {output}", param_hint="--output") from exc
     results = []

@@ -163,12 +163,12 @@ def _inert_errors() -> Iterator[None]:
         # Usage errors are click's or typer's own class, depending on typer's version.
         # Both have this method.
         if hasattr(exc, "format_message"):
-            # pydantic puts the second beginning before the text of a ValueError
-            text = exc.format_message().removeprefix("Invalid value: ")
+            # pydantic begins the text of a ValueError with the second one.
+            text = exc.format_message().removeprefix("Invalid value: ").replace("Value error, ", "")
             context = getattr(exc, "ctx", None)
             help_hint = f" (see {context.command_path} --help)" if context else ""
             # Not in typer's box, which breaks paths that one copies.
-            end(f"Error: {text.removeprefix('Value error, ')}{help_hint}", ExitCode.USAGE)
+            end(f"Error: {text}{help_hint}", ExitCode.USAGE)
         raise
 
 

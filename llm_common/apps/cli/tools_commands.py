@@ -147,7 +147,7 @@ def _read_tools(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
         ) from exc
     # The decoder recurses into nested lists.
     except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{source} is not JSON. Correct it", variable="FILE") from exc
+        raise ConfigError(f"{source} is not JSON: {exc}. Correct it", variable="FILE") from exc
     if isinstance(document, dict):
         for key in _SERVER_KEYS:
             if isinstance(document.get(key), dict):
