@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.core.loopback import Wire, loopback, ok, response
+from tools.mutants import read_mutants
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -98,6 +99,16 @@ def test_a_link_leads_somewhere(link: str) -> None:
     path, _, anchor = link.partition("#")
     assert (ROOT / path).exists()
     assert not anchor or anchor in anchors(ROOT / path)
+
+
+def test_a_mutant_breaks_each_test_that_a_promise_links() -> None:
+    promises = README.partition("## What it promises\n")[2].partition("\n## ")[0]
+    linked = set(re.findall(r"\]\((tests/[^)]+)\)", promises))
+    broken: set[str] = set()
+    for mutant in read_mutants():
+        if mutant.name.startswith("readme "):
+            broken.update(mutant.tests)
+    assert linked == broken
 
 
 def test_every_command_it_names_is_in_the_makefile() -> None:

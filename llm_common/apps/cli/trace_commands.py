@@ -69,7 +69,7 @@ def _read(path: Path) -> "RecordedRun":
         raise typer.BadParameter(str(exc)) from exc
 
 
-@trace_app.command(epilog=example("trace show .llm-common/traces"))
+@trace_app.command(epilog=example("trace show traces"))
 def show(run: _Run, *, json: AsJson = False) -> None:
     """Show the steps of a run, the budget of each prompt, and why items were left out."""
     from llm_common.trace import account

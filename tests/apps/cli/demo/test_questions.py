@@ -101,6 +101,7 @@ def test_each_question_has_a_page_and_a_trace_and_its_outputs_in_the_store(
     for number, result in enumerate(demo_output["questions"], start=1):
         page = (folder / f"{number}.html").read_text(encoding="utf-8")
         assert result["question"]["text"] in page
+    assert (folder / ".gitignore").read_text() == "*\n"
     index = (folder / "index.html").read_text(encoding="utf-8")
     assert "7 of 8 prompts have all records of the answer" in index
     assert "have them for 0, and of their best records by BM25 for 5" in index
