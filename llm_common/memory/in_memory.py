@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from types import TracebackType
-from typing import Self
 
 from llm_common.memory.entry import (
     ECHO_EVENTS,
@@ -19,11 +17,10 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.protocol import (
-    SUMMARISED_EVENTS,
     Event,
+    FactMemory,
     MemoryFilters,
     MemoryHit,
-    episode_summary,
 )
 from llm_common.memory.recall import (
     INDEXED_CHARS,
@@ -55,7 +52,7 @@ class _Line:
         )
 
 
-class InMemoryMemory:
+class InMemoryMemory(FactMemory):
     """A `FactMemory` that lives as long as its process, for one event loop.
 
     An event matches if it contains a word of the query, also inside another word. A query of stop
@@ -123,10 +120,6 @@ class InMemoryMemory:
         events.reverse()
         return events
 
-    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
-
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """Return the events that contain words of the query. See `MemoryReader.retrieve`."""
@@ -188,17 +181,6 @@ class InMemoryMemory:
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to close, and the events stay."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def _matches(

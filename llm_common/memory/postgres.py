@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from types import TracebackType
 from typing import Any, LiteralString, Self
 
 from llm_common.core.models import MessageRole
@@ -29,12 +28,11 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.protocol import (
-    SUMMARISED_EVENTS,
     Event,
+    FactMemory,
     MemoryFilters,
     MemoryHit,
     Scalar,
-    episode_summary,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
@@ -153,7 +151,7 @@ async def _migrate(connection: AsyncConnection, schema: str) -> None:
             )
 
 
-class PostgresMemory:
+class PostgresMemory(FactMemory):
     """A `FactMemory` on a PostgreSQL server (tested with 15 and 18), for many machines.
 
     The server stems English and ignores case, but not accents. Identifiers match by their parts.
@@ -298,10 +296,6 @@ class PostgresMemory:
             )
         return [_event(*row) for row in reversed(rows)]
 
-    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
-
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """Return the events that share a word with the query. See `MemoryReader.retrieve`."""
@@ -398,14 +392,6 @@ class PostgresMemory:
     async def __aenter__(self) -> Self:
         async with self._connected():
             return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def _supersede(
         self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]

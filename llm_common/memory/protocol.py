@@ -1,7 +1,8 @@
 """Defines the protocols of a memory, which stores the events of sessions and searches them.
 
 `MemoryWriter`, `MemoryReader` and `Memory` are the minimum. `FactMemory` adds facts that change,
-users and erasure. Every memory of this package is a `FactMemory`.
+users and erasure. Every memory of this package is a `FactMemory`. A class that inherits from them
+has `async with` and summaries of its newest events.
 """
 
 import re
@@ -179,14 +180,16 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
     async def aclose(self) -> None:
         """Close files and connections. Safe to call twice."""
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        await self.aclose()
 
 
 @runtime_checkable
@@ -260,6 +263,7 @@ class FactMemory(Memory, Protocol):
         Raises:
             InvalidIdError, StoreError: As for `append_event`.
         """
+        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
 
     async def forget(
         self,

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, LiteralString, Self, TypeVar
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
@@ -31,11 +30,10 @@ from llm_common.memory.entry import (
     scope_of,
 )
 from llm_common.memory.protocol import (
-    SUMMARISED_EVENTS,
     Event,
+    FactMemory,
     MemoryFilters,
     MemoryHit,
-    episode_summary,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
@@ -123,7 +121,7 @@ _CURRENT = "(events.superseded = 0 AND (events.valid_until IS NULL OR events.val
 _MAX_STRUCTURE_BYTES = 1_000
 
 
-class SqliteMemory:
+class SqliteMemory(FactMemory):
     """A `FactMemory` in one SQLite file, which many processes of one machine may use at once.
 
     English is stemmed (Porter), case and accents are ignored, and identifiers match by their parts.
@@ -211,10 +209,6 @@ class SqliteMemory:
             lambda connection: _recent(connection, scope, session_id, limit, history=history),
         )
 
-    async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """Summarize the newest events. See `FactMemory.summarize_episode`."""
-        return episode_summary(await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user))
-
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """Return the events that share a word with the query. See `MemoryReader.retrieve`."""
@@ -271,14 +265,6 @@ class SqliteMemory:
     async def __aenter__(self) -> Self:
         await self._run(self._reader, lambda _: None)  # opens the file, and raises if it cannot
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def _run(self, worker: "_Worker", work: Callable[[sqlite3.Connection], T]) -> T:
         """Run the work in the worker's thread. Waits for locks until `lock_timeout_s` from now."""

@@ -1,14 +1,12 @@
 """Defines `UserMemory`, which limits a memory to the sessions of one user."""
 
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from llm_common.memory.entry import check_user
-from llm_common.memory.protocol import Event, FactMemory, MemoryFilters, MemoryHit
+from llm_common.memory.protocol import Event, FactMemory, Memory, MemoryFilters, MemoryHit
 
 
-class UserMemory:
+class UserMemory(Memory):
     """A `Memory` of one user's sessions, on a memory of many users.
 
     Other users' events cannot be reached, whatever session ids, event ids and filters are passed.
@@ -80,14 +78,3 @@ class UserMemory:
 
     async def aclose(self) -> None:
         """Do nothing: the memory of all users stays open."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
