@@ -92,15 +92,16 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|(?:a[bm]|bis|de[mnr]|vom|zum) \d{1,2})\.$"
 )  # Mr., z. B. or am 3. Mai, but not: week 3.
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
-# Scripts without spaces between words, and Thai, whose words `_WORD` does not tell apart.
-_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
 _SIGNED = re.compile(
     r"[\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
-# A fence of backquotes has none behind them: "```make test``` is fine." is code in a sentence.
-_CODE_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
-_FENCE_OPENING = re.compile(r"<<<(\w+)$")
-_FENCE_CLOSING = re.compile(r"(\w+)>>>")
+# A fence of backquotes has none behind them: "```make test``` is fine." is code in a sentence. One
+# without an end contains the remaining text, as in Markdown.
+_FENCED = re.compile(
+    r"^((?P<mark>[`~])(?P=mark){2,})[^`\n]*$.*?(?:^\1(?P=mark)*[ \t]*$|\Z)"
+    r"|<<<(?P<nonce>\w+)$.*?^(?P=nonce)>>>",
+    re.MULTILINE | re.DOTALL,
+)
 _LONG_QUOTE = re.compile(r"[\"“„«][^\"“”„«»]{200,}[\"”“»]")
 _DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\dT|(?:INFO|WARN|ERROR|DEBUG)\b)")
 # Before a rule: "[IMPORTANT] Never push" and "<rule>Never push</rule>". Logs have levels instead.
@@ -395,8 +396,6 @@ def is_frame(text: str) -> bool:
 
 @lru_cache(maxsize=8_192)
 def _rare_candidates(sentence: str) -> frozenset[str]:
-    if _CJK.search(sentence):
-        return frozenset(sentence[index : index + 2] for index in range(len(sentence) - 1))
     return frozenset(
         word for word in _WORD.findall(_plain(sentence)) if len(word) >= _MIN_RARE_CHARS
     )
@@ -419,8 +418,9 @@ class Line(NamedTuple):
 @lru_cache(maxsize=1_024)
 def typed_lines(text: str) -> Sequence[Line]:
     """Return the lines that a user may have typed, without fenced and quoted text and data."""
-    if "```" in text or "~~~" in text or "<<<" in text:
-        text = "\n".join(_lines_outside_fences(text))
+    # Not without any closing: a paste may have thousands of openings, and each would look for one.
+    if "```" in text or "~~~" in text or ">>>" in text:
+        text = _FENCED.sub("\n", text)
     if len(text) > _MIN_QUOTE_CHARS:
         text = _LONG_QUOTE.sub("\n", text)
     lines = [line for line in text.split("\n") if line.strip()]
@@ -454,35 +454,6 @@ def sentences_in(line: str) -> Iterator[str]:
             start = end.end()
     if sentence := line[start:].strip():
         yield sentence
-
-
-def _lines_outside_fences(text: str) -> Iterator[str]:
-    """Yield the lines outside fences in one pass, since a paste may have thousands of openings.
-
-    A code fence without its end contains the remaining text, as in Markdown.
-    """
-    lines = text.split("\n")
-    last_closings: dict[str, int] = {}
-    for number, line in enumerate(lines):
-        if closing := _FENCE_CLOSING.match(line):
-            last_closings[closing[1]] = number
-    code_fence = closing_mark = ""  # of the open fence
-    for number, line in enumerate(lines):
-        if code_fence:
-            if line.startswith(code_fence) and not line.strip(code_fence[0]).strip():
-                code_fence = ""
-            continue
-        if not line.startswith(closing_mark):
-            continue
-        written = line.removeprefix(closing_mark)
-        if not closing_mark and (fence := _CODE_FENCE.match(line)):
-            code_fence = fence[1] or fence[2]
-            continue
-        closing_mark = ""
-        opening = _FENCE_OPENING.search(written)
-        if opening and last_closings.get(opening[1], 0) > number:
-            written, closing_mark = written[: opening.start()], f"{opening[1]}>>>"
-        yield written
 
 
 def _plain(sentence: str) -> str:
