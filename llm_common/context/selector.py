@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
@@ -229,16 +229,15 @@ def _check_types(request: object, pool: object) -> None:
         )
 
 
-class _StoredTexts(Mapping[str, str]):
+class _StoredTexts(dict[str, str]):
     """The texts of some outputs by pointer id, loaded on access. Empty without a store."""
 
     def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
+        super().__init__()
         self._store = store
-        self._outputs: dict[str, ContextPointer] = {}
-        if store is not None:
-            self._outputs = {output.pointer_id: output for output in outputs}
+        self._outputs = {output.pointer_id: output for output in outputs}
 
-    def __getitem__(self, pointer_id: str) -> str:
+    def __missing__(self, pointer_id: str) -> str:
         if self._store is None:
             raise KeyError(pointer_id)
         try:
@@ -247,12 +246,6 @@ class _StoredTexts(Mapping[str, str]):
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
         return value if isinstance(value, str) else to_json(value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._outputs)
-
-    def __len__(self) -> int:
-        return len(self._outputs)
 
 
 def select_and_pack_context(

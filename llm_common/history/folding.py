@@ -75,10 +75,6 @@ class _Output:
     tokens: int
 
     @property
-    def tool_name(self) -> str:
-        return self.called.call.name
-
-    @property
     def position(self) -> int:
         """Return the number of its message."""
         return self.unit.originals[self.called.message_index].position
@@ -90,7 +86,7 @@ class _Output:
             args = {"arguments": args}
         # The digest as task id gives two outputs of the same call two pointers.
         value = self.called.output.value
-        return StoredPart(self.tool_name, args, text_digest(self.text)[:12], value)
+        return StoredPart(self.called.call.name, args, text_digest(self.text)[:12], value)
 
 
 def plan_fold(
@@ -242,7 +238,7 @@ class _Folder:
     def _replace(self, output: _Output) -> None:
         """Replace an output by a line with its pointer, if the line is shorter."""
         pointer_id = self.id_of(output.stored)
-        name = one_line(output.tool_name, max_chars=_LINE_CHARS)
+        name = one_line(output.called.call.name, max_chars=_LINE_CHARS)
         # A lone surrogate has no UTF-8 form.
         size_bytes = len(output.text.encode(errors="replace"))
         description = describe_result(output.called.output.value, size_bytes=size_bytes)
