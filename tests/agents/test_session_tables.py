@@ -69,14 +69,6 @@ async def test_tables_are_listed_with_their_columns_newest_first(tmp_path: Path)
     assert "get_orders shop=7" in listing
 
 
-async def test_an_id_or_its_first_digits_name_a_table_too(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
-    name = await offloaded(session, BUYERS, "get_buyers")
-    [pointer] = session.results.list_all()
-    for alias in (name[:-2], f"get_buyers_{pointer.pointer_id}", f'"{pointer.pointer_id}"'):
-        assert "\n200\n" in await session.query(f"SELECT count(*) FROM {alias}")
-
-
 async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path) -> None:
     session = Session(tmp_path, config=SessionConfig(max_read_tokens=300, offload=CONFIG.offload))
     name = await offloaded(session, BUYERS, "get_buyers")
@@ -368,17 +360,16 @@ def beside(folder: Path, session_id: str = "user") -> Session:
     return Session.over(SavedResults(store, session_id, lists_own=True), CONFIG)
 
 
-@pytest.mark.parametrize("spelling", ["{name}", "{name}_items", '"{pointer_id}"', "{upper}"])
+@pytest.mark.parametrize("spelling", ["{name}", "{name}_items", "{upper}"])
 async def test_a_table_that_was_shown_is_queried_by_another_process_t_04(
     tmp_path: Path, spelling: str
 ) -> None:
     orders = [{"no": n, "items": [{"sku": n, "text": "x" * 20}] * 2} for n in range(100)]
     first = beside(tmp_path)
     name = await offloaded(first, orders, "get_orders")
-    [pointer] = first.results.list_all()
     second = beside(tmp_path)
     assert await second.tables() == ()
-    table = spelling.format(name=name, upper=name.upper(), pointer_id=pointer.pointer_id)
+    table = spelling.format(name=name, upper=name.upper())
     count = 200 if "items" in spelling else 100
     for _ in range(2):
         assert f"\n{count}\n" in await second.query(f"SELECT count(*) FROM {table}")

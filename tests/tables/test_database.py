@@ -331,9 +331,7 @@ def test_long_answers_are_cut_and_say_so(database: RecordDatabase) -> None:
     assert (len(exact.rows), exact.is_cut) == (MAX_RESULT_ROWS, False)
 
 
-def test_names_can_be_added_replaced_and_shared(database: RecordDatabase) -> None:
-    database.add_alias("3ac5", "buyers")
-    assert database.query('SELECT count(*) FROM "3ac5"').rows == ((7,),)
+def test_names_can_be_added_and_replaced(database: RecordDatabase) -> None:
     database.drop("buyers")
     database.add([NamedTable("buyers", find_records(BUYERS[:2]).tables[0])])
     assert database.query("SELECT count(*) FROM buyers").rows == ((2,),)
@@ -454,8 +452,6 @@ def test_a_comparison_of_numbers_as_text_is_told_t_15() -> None:
     assert database.query("SELECT max(Weight) FROM t").notes == (note,)
     assert database.query("SELECT weight, id FROM t").notes == ()
     assert database.query("SELECT id FROM t WHERE id > 5").notes == ()
-    database.add_alias("3ac5", "t")
-    assert database.query('SELECT id FROM "3ac5" ORDER BY weight').notes == (note,)
 
 
 def test_lines_that_are_no_rows_are_told_t_17() -> None:

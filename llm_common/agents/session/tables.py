@@ -10,7 +10,6 @@ of a result can read it, also if another process has stored the result.
 import hashlib
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ _MAX_CELLS: Final = 2_000_000  # in memory, some 100 MB
 _MAX_RESULT_BYTES: Final = 64_000_000  # a larger one would be parsed for seconds
 # Of the newest results, which a list of tables reads in a quarter of a second.
 _MAX_LISTED_BYTES: Final = 4_000_000
-_MIN_PREFIX_CHARS: Final = 4
 _MAX_CELL_CHARS: Final = 300
 _MIN_CELL_CHARS: Final = 10
 _MAX_NOTES_CHARS: Final = 400
@@ -138,15 +136,14 @@ class SessionTables:
                 tool=QUERY_NAME,
             )
         names = self._current_names()
-        words = sorted(set(_NAME.findall(sql)))
+        words = sorted({word.lower() for word in _NAME.findall(sql)})  # SQL ignores the case
         used: dict[str, ContextPointer] = {}
         for word in words:
             pointer = names.pointer_of(word)
             if pointer is not None:
-                used[word] = pointer
-        self._load({pointer.pointer_id: pointer for pointer in used.values()}, names)
-        self._add_aliases(used, names)
-        if LISTING in {word.lower() for word in words}:
+                used[pointer.pointer_id] = pointer
+        self._load(used, names)
+        if LISTING in words:
             self._list_tables(names)
         others = [name for name in names.listed if name not in self._database.names]
         return self._database.query(sql, other_names=others[-_MAX_OTHER_NAMES:])
@@ -228,15 +225,6 @@ class SessionTables:
         )
         return tables
 
-    def _add_aliases(self, used: Mapping[str, ContextPointer], names: "_Names") -> None:
-        """Let queries use a pointer id, or a name with fewer digits of it."""
-        for word, pointer in used.items():
-            target = names.of(pointer.pointer_id)
-            # SQL ignores the case of names.
-            is_table = f"{word.lower()}_".startswith(f"{target.lower()}_")
-            if not is_table and target in self._database.names:
-                self._database.add_alias(word, target)
-
     def _list(self, names: "_Names") -> Iterator[StoredTable]:
         """Yield the tables of the listed results, the newest result first."""
         left_bytes = _MAX_LISTED_BYTES
@@ -294,7 +282,6 @@ class _Names:
         self.listed: Final[dict[str, ContextPointer]] = {}
         self._names: dict[str, str] = {}
         self._by_name: dict[str, ContextPointer | None] = {}
-        self._ids = sorted(self.pointers)
         for pointer in readable:
             name = result_name(pointer.tool_name, pointer.pointer_id)
             if name.lower() in self._by_name:  # two results of one tool with six equal digits
@@ -312,29 +299,14 @@ class _Names:
         return self._names[pointer_id]
 
     def pointer_of(self, word: str) -> ContextPointer | None:
-        """Return the result that a word of a query names, if it names only one.
-
-        A word can be the name of one of its tables, or its id with or without the tool in front of
-        it, both with fewer digits too if lists hold the result.
-        """
-        name = word.lower()
+        """Return the result of which a word in lower case names a table, if it is only one."""
+        name = word
         # The longest name: that of a second result begins with that of the first.
         while name:
             if name in self._by_name:
                 return self._by_name[name]
             name = name.rpartition("_")[0]
-        tool, _, digits = word.lower().rpartition("_")
-        if len(digits) < _MIN_PREFIX_CHARS:
-            return None
-        start, end = bisect_left(self._ids, digits), bisect_left(self._ids, f"{digits}g")
-        matches = []
-        for pointer_id in [digits] if digits in self.pointers else self._ids[start:end]:
-            pointer = self.pointers[pointer_id]
-            is_of_tool = tool in ("", result_name(pointer.tool_name, "").lower().rstrip("_"))
-            is_listed = self._names[pointer_id] in self.listed
-            if is_of_tool and (is_listed or pointer_id == digits):
-                matches.append(pointer)
-        return matches[0] if len(matches) == 1 else None
+        return None
 
 
 def answer_text(

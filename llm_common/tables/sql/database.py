@@ -189,15 +189,6 @@ class RecordDatabase:
                 lines = "line of its text is" if others == 1 else "lines of its text are"
                 self._notes[name][""] = f"{others:,} other {lines} not in {name}."
 
-    def add_alias(self, alias: str, name: str) -> None:
-        """Let queries use a table under another name too."""
-        with self._unprotected():
-            self._connection.execute(f"DROP VIEW IF EXISTS {_quoted(alias)}")
-            self._connection.execute(
-                f"CREATE VIEW {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
-            )
-        self._notes[alias] = self._notes[name]
-
     def drop(self, name: str) -> None:
         """Remove a table, if there is one."""
         with self._unprotected():
