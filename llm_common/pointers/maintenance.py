@@ -70,7 +70,6 @@ class GcReport(BaseModel):
         leftovers: Unfinished saves of killed writers finished or removed.
         temporaries: Temporary files of killed writers removed.
         freed_bytes: Total size of the removed files.
-        forgotten: Tombstones removed after a month.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,7 +81,6 @@ class GcReport(BaseModel):
     leftovers: int = 0
     temporaries: int = 0
     freed_bytes: int = 0
-    forgotten: int = 0
 
 
 class StoreFinding(BaseModel):
@@ -181,7 +179,7 @@ class Maintenance:
 
         Args:
             now: Time by which pointers have expired.
-            dry_run: True changes nothing. Tombstones are not counted then.
+            dry_run: True changes nothing.
             stopped: Called before each query. True ends the walk.
 
         Raises:
@@ -195,8 +193,6 @@ class Maintenance:
             except StoreError as exc:
                 counts["passed_over"] += 1
                 _log.warning("skipped a query while collecting garbage: %s", type(exc).__name__)
-        if not dry_run:
-            counts["forgotten"] = self._tombstones.prune(now=now)
         return GcReport(**counts)
 
     def _queries(self, stopped: Callable[[], bool]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tombstones: why a result was removed, recorded for a month."""
+"""Tombstones: why a result was removed, recorded for a month and more."""
 
 import hashlib
 import logging
@@ -62,7 +62,7 @@ class _Shard(BaseModel):
 
 
 class Tombstones:
-    """Records for a month, for all processes, that pointers expired or were erased.
+    """Records for a month at least, for all processes, that pointers expired or were erased.
 
     Stores salted 8-byte hashes and days in the store's own folder, but no name, id or content of an
     erased query. Limited to 256 blobs of the newest 1,024 pointers each, at most 14 MB. One blob
@@ -97,11 +97,15 @@ class Tombstones:
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
     ) -> bool:
-        """Record why pointers will be removed. Returns False if that failed."""
+        """Record why pointers will be removed, and forget those of over a month ago.
+
+        Returns False if that failed.
+        """
 
         def add(data: bytes | None) -> bytes:
             shard = _Shard.read(data)
-            gone = dict(shard.gone)
+            oldest = (now - _KEPT).date()
+            gone = {tag: entry for tag, entry in shard.gone.items() if entry[1] >= oldest}
             for pointer_id in pointer_ids:
                 tag = shard.tag(query_id, pointer_id)
                 gone.pop(tag, None)  # moves the tag to the end, where the newest are
@@ -120,29 +124,6 @@ class Tombstones:
             )
             return False
         return True
-
-    def prune(self, *, now: datetime) -> int:
-        """Forget the pointers removed over a month ago, and return their number."""
-        oldest, pruned = (now - _KEPT).date(), 0
-
-        def drop(data: bytes | None) -> bytes:
-            shard = _Shard.read(data)
-            young = {tag: entry for tag, entry in shard.gone.items() if entry[1] >= oldest}
-            return shard.model_copy(update={"gone": young}).model_dump_json().encode()
-
-        shards: Collection[str] = ()
-        with suppress(StoreError):
-            shards = self._blobs.scan(OWN_FOLDER).blobs
-        for name in shards:
-            with suppress(StoreError):  # another shard may still be readable
-                key = f"{OWN_FOLDER}/{name}"
-                shard = _Shard.read(self._blobs.get(key, max_bytes=_MAX_SHARD_BYTES))
-                # Counted first, since `update` writes a shard even if nothing changes.
-                old = sum(day < oldest for _, day in shard.gone.values())
-                if old:
-                    self._blobs.update(key, drop, max_bytes=_MAX_SHARD_BYTES)
-                pruned += old
-        return pruned
 
 
 def _shard_key(query_id: str) -> str:
