@@ -181,10 +181,6 @@ class ToolContextManager:
         )
         return copy_of(pointer)
 
-    async def as_stored(self, result: Any) -> Any:
-        """Return the result with the store's redactions. Raises as `save_context`."""
-        return await self.pointer_store.as_stored(result)
-
     def get_all_pointers(self) -> list[ContextPointer]:
         """Return every pointer of the session, in save order."""
         return copies_of(self._session.results.pointers.values())
@@ -352,14 +348,6 @@ class ToolContextManager:
                 pointers=chosen, store=self, max_chars=max_chars, query=query
             )
         )
-
-    def get_all_sources(self, query_id: str) -> list[dict[str, str]]:
-        """Return the source URLs of the session's results of a query, in save order.
-
-        Returns:
-            Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`, one for each URL.
-        """
-        return self._session.results.sources(query_id)
 
     def clear_pointers(self) -> None:
         """Remove pointers and cached results from memory. Files can still be cleared."""

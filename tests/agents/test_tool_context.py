@@ -144,7 +144,7 @@ async def test_a_run_copies_no_pointer_of_its_session_s4_02() -> None:
     manager = await ToolContextManager.of(Session(store, session_id="user:1"))
     assert manager.pointers == (store.pointer,)
     assert manager.pointers[0] is store.pointer
-    assert manager.get_all_sources("user:1") == []
+    assert manager.session.results.sources("user:1") == []
     assert store.probe.copies == 0
     manager.get_all_pointers()
     assert store.probe.copies == 1
@@ -232,7 +232,7 @@ async def test_sources_come_from_the_pointers(tmp_path: Path) -> None:
     )
     await save(manager, {"url": "https://other.example/"}, query_id="q2")
     await save(manager, {"url": 5, "source_urls": [urls[1], urls[3]], "sources": None}, args={})
-    sources = manager.get_all_sources("q1")
+    sources = manager.session.results.sources("q1")
     assert [source["url"] for source in sources] == urls
     assert sources[0] == {"tool": "search", "url": urls[0], "title": "search", "pointer_id": first}
-    assert manager.get_all_sources("nothing") == []
+    assert manager.session.results.sources("nothing") == []
