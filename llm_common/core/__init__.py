@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         MessageRole,
         TokenPrices,
     )
-    from llm_common.core.selection_cache import SelectionCache
     from llm_common.core.structured import Attempt, answer_text, ask
     from llm_common.core.tokens import (
         DefaultCounter,
@@ -45,7 +44,6 @@ __all__ = [
     "LLMUsage",
     "MessageRole",
     "OpenAICompatibleClient",
-    "SelectionCache",
     "TokenCounter",
     "TokenPrices",
     "UpperBoundCounter",
@@ -70,7 +68,6 @@ _MODULES = {
     "LLMUsage": "llm_common.core.models",
     "MessageRole": "llm_common.core.models",
     "OpenAICompatibleClient": "llm_common.core.http.openai_compatible",
-    "SelectionCache": "llm_common.core.selection_cache",
     "TokenCounter": "llm_common.core.tokens",
     "TokenPrices": "llm_common.core.models",
     "UpperBoundCounter": "llm_common.core.tokens",

@@ -1,8 +1,6 @@
 """`ask_with_fallback`: a model's choice in at most two calls that share one deadline."""
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
@@ -10,7 +8,6 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
@@ -32,7 +29,6 @@ class CallOptions:
             second call.
         timeout_s: Seconds for one call.
         temperature: Sampling temperature.
-        cache: Cache of replies. None asks the model every time.
 
     Raises:
         ValueError: If `timeout_s` is not positive.
@@ -42,7 +38,6 @@ class CallOptions:
     fallback_model: str | None = None
     timeout_s: float = 30.0
     temperature: float = 0.0
-    cache: SelectionCache | None = None
 
     def __post_init__(self) -> None:
         if not self.timeout_s > 0:
@@ -91,7 +86,6 @@ class Prompt(Generic[ModelT, ChoiceT]):
         json_schema: As for `ask`.
         max_tokens: As for `ask`.
         read_tool_calls: As for `ask`.
-        scope: Anything but the prompt that a cached reply depends on, such as settings.
     """
 
     system: str
@@ -102,7 +96,6 @@ class Prompt(Generic[ModelT, ChoiceT]):
     json_schema: Mapping[str, Any] | None = None
     max_tokens: int | None = None
     read_tool_calls: ReadToolCalls | None = None
-    scope: str = ""
 
     def messages(self, feedback: str = "") -> list[LLMMessage]:
         """Return the conversation."""
@@ -115,11 +108,6 @@ class Prompt(Generic[ModelT, ChoiceT]):
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
             LLMMessage(role=MessageRole.USER, content=user),
         ]
-
-    def inputs(self, feedback: str) -> object:
-        """Return as JSON data what a reply depends on besides client, model and temperature."""
-        texts = [message.content for message in self.messages(feedback)]
-        return [self.json_schema and dict(self.json_schema), self.scope, texts]
 
 
 FailureStatus = Literal["timeout", "invalid", "error"]
@@ -141,13 +129,11 @@ class Outcome(Generic[ChoiceT]):
         verdict: Verdict on the reply that counts. None if no reply could be read.
         error: Error of the call if no reply could be read.
         attempts: One record for each call.
-        cached: Whether the reply that counts came from the cache.
     """
 
     verdict: Verdict[ChoiceT] | None = None
     error: LLMError | None = None
     attempts: tuple[Attempt, ...] = ()
-    cached: bool = False
 
     @property
     def feedback(self) -> str:
@@ -187,14 +173,14 @@ async def ask_with_fallback(
     Args:
         client: The client to call.
         prompt: The question.
-        options: Models, timeout of one call, and cache.
+        options: Models, and timeout of one call.
         ends_at: Deadline on the running loop's clock, from `CallOptions.ends_at`.
 
     Returns:
         The outcome. An LLMError is its `error` and is not raised.
     """
     first = await _attempt(client, prompt, options, options.model, ends_at=ends_at)
-    # A reply from the cache has no attempt.
+    # A call after the deadline is no attempt.
     is_final = bool(first.attempts) and first.attempts[-1].error in _FINAL
     is_late = asyncio.get_running_loop().time() >= ends_at
     if not first.feedback or options.fallback_model is None or is_final or is_late:
@@ -218,20 +204,7 @@ async def _attempt(
     ends_at: float,
     feedback: str = "",
 ) -> Outcome[ChoiceT]:
-    """Return the verdict on one cached reply or one model call."""
-    key = ""
-    if options.cache is not None:
-        # ASCII by default, so that a lone surrogate of a prompt can be encoded below.
-        text = json.dumps(
-            [id(client), model, options.temperature, prompt.inputs(feedback)], sort_keys=True
-        )
-        key = hashlib.sha256(text.encode()).hexdigest()
-        data = options.cache.get(key, client=client)
-        if data is not None:
-            # A new verdict, since the candidates may have changed.
-            reply = prompt.reply_model.model_validate(data)
-            return Outcome(prompt.judge(reply), cached=True)
-    # Checked after the cache, which can still answer at the deadline.
+    """Return the verdict on one model call."""
     remaining_s = ends_at - asyncio.get_running_loop().time()
     if remaining_s <= 0:
         error = LLMTimeoutError(
@@ -259,8 +232,6 @@ async def _attempt(
     if verdict.feedback:
         # The call succeeded by its record, which was made before the verdict.
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
-    elif options.cache is not None:
-        options.cache.put(key, reply.model_dump(), client=client)
     return Outcome(verdict, attempts=tuple(attempts))
 
 

@@ -15,7 +15,6 @@ from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
 from llm_common.core.models import LLMUsage
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import THINKING_TOKENS, SupportsChat, usage_of
 from llm_common.core.two_attempts import (
     CallOptions,
@@ -134,7 +133,6 @@ class RelevanceSelection(Selection):
         choices: One entry for each candidate, in the order of the candidates.
         dropped: The first 100 entries of the model's list that were ignored.
         not_shown: The number of candidates that the model did not see.
-        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
         fallback: Whether the fallback model was asked, or the ranking replaced the model.
         problem: The reason if `failed`, without text of a user or reply. Else "".
     """
@@ -350,7 +348,6 @@ class ContextRelevanceSelector(ChoosesPointers):
         include_digest: Also shows the model the digest of each result, at most 1,000 characters.
         fallback_model: Asked once if the first reply was not usable, except after a refused key or
             a spent budget. May be the same model. None makes no second call.
-        cache: Reuses replies for a while. None asks the model every time.
 
     Raises:
         ValueError: If `max_selected` is negative, or `timeout_s` not positive.
@@ -370,7 +367,6 @@ class ContextRelevanceSelector(ChoosesPointers):
         timeout_s: float | None = None,
         include_digest: bool = False,
         fallback_model: str | None = None,
-        cache: SelectionCache | None = None,
     ) -> None:
         check_client(client)
         super().__init__(max_selected)
@@ -386,7 +382,6 @@ class ContextRelevanceSelector(ChoosesPointers):
             model=model,
             fallback_model=fallback_model,
             timeout_s=timeout_s,
-            cache=cache,
         )
         self._chosen_by = chosen_by
         self._fail_closed = fail_closed
@@ -442,7 +437,6 @@ class ContextRelevanceSelector(ChoosesPointers):
             ),
             dropped=choice.dropped,
             not_shown=len(not_shown),
-            cached=outcome.cached,
             fallback=len(outcome.attempts) > 1 or related is not None,
             problem=outcome.failure,
         )

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common import _env
 from llm_common._telemetry import Attribute, Span, operation, retrieval_attributes
 from llm_common.core.models import LLMUsage
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.two_attempts import CallOptions, SelectionStatus
 from llm_common.errors import ENDPOINT_WROTE
@@ -66,9 +65,7 @@ class ToolSelectionConfig(BaseModel):
         """Return the maximum seconds of a whole selection."""
         return self.call_options().total_s
 
-    def call_options(
-        self, cache: SelectionCache | None = None, *, client: object = None
-    ) -> CallOptions:
+    def call_options(self, *, client: object = None) -> CallOptions:
         """Return the settings of the model calls for a client."""
         model: str | None = self.model
         provider = getattr(client, "provider", None)
@@ -83,7 +80,6 @@ class ToolSelectionConfig(BaseModel):
             fallback_model=self.fallback_model,
             timeout_s=self.timeout_s,
             temperature=self.temperature,
-            cache=cache,
         )
 
     @classmethod
@@ -186,7 +182,6 @@ class Selection(BaseModel):
     status: SelectionStatus
     used: Literal["model", "lexical"]
     attempts: tuple[Attempt, ...] = ()
-    cached: bool = False
     fallback: bool = False
     problem: str = ""
 
@@ -218,7 +213,6 @@ class ToolSelection(Selection):
         tools_total: The number of tools in the registry. None if it offers only text.
         tools_shown: The number of tools that the selector saw. With a shortlist, fewer than
             `tools_total`.
-        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
         fallback: Whether the fallback model was asked.
         problem: The reason if `failed`, without text of a user, tool or reply. Else "".
     """

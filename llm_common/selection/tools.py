@@ -12,7 +12,6 @@ from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import THINKING_TOKENS, SupportsChat
 from llm_common.core.two_attempts import (
     Prompt,
@@ -262,7 +261,6 @@ class ToolSelector(ChoosesTools):
         client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, up
             to 500 tool names are passed to it as an enum.
         config: Settings. None reads the environment once, here.
-        cache: Reuses replies for a while. None asks the model every time.
 
     Raises:
         ConfigError: If an environment variable cannot be used.
@@ -275,13 +273,10 @@ class ToolSelector(ChoosesTools):
         self,
         client: SupportsChat,
         config: ToolSelectionConfig | None = None,
-        *,
-        cache: SelectionCache | None = None,
     ) -> None:
         check_client(client)
         super().__init__(config)
         self._client = client
-        self._cache = cache
 
     async def choose(
         self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
@@ -291,11 +286,7 @@ class ToolSelector(ChoosesTools):
             # In a thread, since the first description and ranking of a few thousand tools takes
             # some tenths of a second.
             offered, user = await in_thread(_offer, catalogue, self.config, request)
-        # A cached reply counts only for the same settings and tools.
-        scope = ""
-        if self._cache is not None:
-            scope = f"{self.config.model_dump_json()}{catalogue.digest}"
-        options = self.config.call_options(self._cache, client=self._client)
+        options = self.config.call_options(client=self._client)
         prompt = Prompt(
             # Depends on registry and settings only.
             system=_SYSTEM.format(max_calls=self.config.max_calls, tools=offered.stable),
@@ -306,7 +297,6 @@ class ToolSelector(ChoosesTools):
             max_tokens=THINKING_TOKENS + self.config.max_calls * _CALL_TOKENS,
             json_schema=_json_schema(offered.names or (), may_ask_again=request.rounds_left > 0),
             read_tool_calls=read_native_calls,
-            scope=scope,
         )
         outcome = await ask_with_fallback(self._client, prompt, options, ends_at=ends_at)
         if isinstance(outcome.error, ModelNotFoundError) and options.model is not None:
@@ -327,7 +317,6 @@ class ToolSelector(ChoosesTools):
             again=checked.again,
             tools_total=len(catalogue.definitions) if catalogue.checked else None,
             tools_shown=None if offered.names is None else len(offered.names),
-            cached=outcome.cached,
             fallback=len(outcome.attempts) > 1,
             problem=outcome.failure,
         )

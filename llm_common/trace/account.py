@@ -197,8 +197,6 @@ def _selection_title(line: SelectionLine) -> str:
         return f"Choosing {line.of} failed ({line.status}): {line.problem}"
     total = len(line.candidates) + line.unlisted
     chooser = {"model": "a model", "lexical": "word ranking"}.get(line.used, line.used)
-    if line.cached:
-        chooser += " (from the cache)"
     return f"Chose {len(line.chosen):,} of {total:,} {line.of} by {chooser}"
 
 

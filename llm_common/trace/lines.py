@@ -115,7 +115,6 @@ class SelectionLine(_Line):
     status: str
     used: str
     problem: str = ""
-    cached: bool = False
     query: str | None = None
     chosen: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()

@@ -173,7 +173,6 @@ class Recording:
             status=selection.status,
             used=selection.used,
             problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
-            cached=selection.cached,
         )
 
     def _outputs(
@@ -221,7 +220,6 @@ class Recording:
             status=selection.status,
             used=selection.used,
             problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
-            cached=selection.cached,
         )
 
     def _dropped(self, name: str, reason: str, problems: Sequence[object] = ()) -> Dropped:

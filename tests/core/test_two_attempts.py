@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core import LLMMessage, SelectionCache
+from llm_common.core import LLMMessage
 from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import (
     CostLimitError,
@@ -155,54 +155,6 @@ async def test_after_the_deadline_there_is_no_first_call() -> None:
     outcome = await decided(ScriptedClient([]), seconds=-1)
     assert isinstance(outcome.error, LLMTimeoutError)
     assert outcome.attempts == ()
-
-
-async def test_a_cached_reply_costs_no_call_and_failures_are_not_cached() -> None:
-    cache = SelectionCache()
-    client = ScriptedClient(["no", numbers(1), numbers(2), numbers(4)])
-    assert (await decided(client, cache=cache)).error is None
-    assert len(cache) == 0
-    for cached in (False, True):
-        outcome = await decided(client, cache=cache)
-        assert outcome.verdict is not None
-        assert (outcome.verdict.choice, outcome.cached, len(outcome.attempts)) == (
-            [2],
-            cached,
-            1 - cached,
-        )
-    assert (await decided(client, cache=cache, model="other")).cached is False
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"user": "odd numbers!"},
-        {"user": "\ud800"},
-        {"model": "other"},
-        {"model": None},
-        {"temperature": 0.1},
-        {"json_schema": {"name": "x"}},
-        {"scope": "x"},
-        {"client": ScriptedClient([], default=numbers(4))},
-    ],
-    ids=[
-        "prompt",
-        "surrogate",
-        "model",
-        "default-model",
-        "temperature",
-        "schema",
-        "scope",
-        "client",
-    ],
-)
-async def test_a_cached_reply_serves_only_the_same_question(changes: dict[str, Any]) -> None:
-    cache = SelectionCache()
-    client = ScriptedClient([], default=numbers(2))
-    await decided(client, cache=cache)
-    assert (await decided(client, cache=cache)).cached
-    settings: dict[str, Any] = {"client": client, "cache": cache}
-    assert not (await decided(**(settings | changes))).cached
 
 
 async def test_a_cancellation_is_not_caught_f_132() -> None:

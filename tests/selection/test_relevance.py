@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from llm_common.agents import ContextPointer, ContextRelevanceSelector, RelevanceSelection
-from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
+from llm_common.core import LLMMessage, LLMResponse, LLMUsage
 from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError, ModelNotFoundError
 from llm_common.testing import ScriptedClient
 
@@ -440,21 +440,6 @@ async def test_a_client_that_prefers_a_schema_gets_the_ids_as_enum() -> None:
     json_schema = client.calls[0].options["response_format"]["json_schema"]
     assert json_schema["strict"] is True
     assert json_schema["schema"]["properties"]["pointer_ids"]["items"]["enum"] == [A, B, C]
-
-
-async def test_a_cached_reply_selects_the_current_pointers() -> None:
-    client = ScriptedClient([chosen(A)])
-    selector = ContextRelevanceSelector(client, cache=SelectionCache())
-    saved_again = [pointer(A, "weather city=Oslo", age=9), *THREE[1:]]
-    for pointers, cached in ((THREE, False), (saved_again, True)):
-        selection = await selector.select_detailed(query="q", pointers=pointers)
-        assert (selection.pointers, selection.cached) == (pointers[:1], cached)
-    assert (selection.attempts, selection.model, selection.usage, selection.cost_usd) == (
-        (),
-        None,
-        None,
-        0,
-    )
 
 
 async def test_ten_thousand_candidates_become_a_small_prompt_s0_39() -> None:

@@ -20,7 +20,7 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
+from llm_common.core import LLMMessage, LLMResponse, LLMUsage
 from llm_common.errors import (
     ConfigError,
     ContextTooLongError,
@@ -770,22 +770,6 @@ async def test_the_detailed_selection_sums_cost_and_usage_s2_10() -> None:
     selection = await select(ScriptedClient(answers), config=WITH_FALLBACK)
     assert [attempt.cost_usd for attempt in selection.attempts] == [0.25, 0.25]
     assert (selection.cost_usd, selection.usage) == (0.5, usage + usage)
-
-
-async def test_a_cached_reply_is_checked_against_the_current_tools() -> None:
-    cache = SelectionCache()
-    client = ScriptedClient([reply(weather()), reply(), "no"])
-    selector = ToolSelector(client, ToolSelectionConfig(), cache=cache)
-    registry = ToolRegistry([get_weather, search_web])
-    first, again = [
-        await selector.select_detailed(task=TASK, tool_registry=registry) for _ in range(2)
-    ]
-    assert again.calls == first.calls
-    assert (first.cached, again.cached, again.attempts, again.cost_usd) == (False, True, (), 0)
-    registry.unregister("search_web")
-    assert (await selector.select_detailed(task=TASK, tool_registry=registry)).status == "empty"
-    other = await selector.select_detailed(task=TASK, tool_registry=registry, query="else")
-    assert (other.status, len(cache)) == ("invalid", 2)
 
 
 async def test_fifty_shuffled_registries_share_90_percent_of_the_prompt_s2_13() -> None:

@@ -141,8 +141,8 @@ TITLES: list[tuple[Line, str]] = [
         "Chose 1 of 10 outputs by a model",
     ),
     (
-        selection(used="lexical", cached=True),
-        "Chose 0 of 0 outputs by word ranking (from the cache)",
+        selection(used="lexical"),
+        "Chose 0 of 0 outputs by word ranking",
     ),
     (selection(used="votes"), "Chose 0 of 0 outputs by votes"),
     (

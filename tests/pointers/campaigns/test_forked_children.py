@@ -24,7 +24,6 @@ from llm_common.agents import (
     Sessions,
     ToolContextManager,
 )
-from llm_common.core.selection_cache import SelectionCache
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.ranking.embeddings import StaticVectors
 from llm_common.tools import ToolDefinition, ToolIndex
@@ -49,7 +48,6 @@ class SharedObjects:
         self.tools = [definition(topic) for topic in TOPICS]
         self.index = ToolIndex(self.tools, self.embedder)
         self.selector = LexicalRelevanceSelector()
-        self.replies = SelectionCache()
         self.memory = SqliteMemory(base / "memory.sqlite3", lock_timeout_s=60)
 
     def use(self, number: int) -> None:
@@ -78,8 +76,6 @@ class SharedObjects:
 
         assert self.index.rank(f"find {topic}", 1)[0].name == f"find_{topic}"
         self.embedder.similarities(topic, [f"{topic} {number + row}" for row in range(20)])
-        self.replies.put(f"key {number % 40}", {"number": number % 40}, client=self)
-        assert self.replies.get(f"key {number % 40}", client=self) == {"number": number % 40}
 
         await self.memory.append_event("s", Event(text=f"{topic} of {number}"))
         hits = await self.memory.retrieve(topic, 3, MemoryFilters(session_id="s"))
