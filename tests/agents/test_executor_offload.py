@@ -133,7 +133,7 @@ async def test_a_run_queries_the_outputs_of_its_own_session_s4_08(tmp_path: Path
 
     executor, other = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
     [stored] = await run(executor, call("list_orders", count=3_000))
-    sql = f'SELECT max(euros) FROM "{stored["pointer_id"]}"'
+    sql = f"SELECT max(euros) FROM list_orders_{stored['pointer_id'][:6]}"
     [result] = await run(executor, call("query_context", sql=sql))
     assert "\n89\n" in result["output"]
     [foreign] = await run(other, call("query_context", sql=sql))
