@@ -114,9 +114,8 @@ class Answering(BaseModel):
         model: Name at the endpoint. None takes the client's default.
         timeout_s: Seconds for all model calls and reads of an answer.
         counter: Counts tokens.
-        selector: Packs the session's outputs. None creates a `ContextSelector` over the session.
-            `SelectsPointers` first selects the outputs to pack. If it fails, no output is shown and
-            no answer is requested.
+        selector: Selects the outputs to pack. None packs from all. If it fails, no output is shown
+            and no answer is requested.
         max_reads: Maximum number of reads of stored outputs before an answer. The model may read if
             the prompt does not have every output whole. Each read costs one more model call. 0
             never offers to read.
@@ -137,7 +136,7 @@ class Answering(BaseModel):
     model: str | None = None
     timeout_s: float = Field(default=60.0, gt=0)
     counter: TokenCounter = Field(default_factory=DefaultCounter)
-    selector: ContextSelector | SelectsPointers | None = None
+    selector: SelectsPointers | None = None
     max_reads: int = Field(default=3, ge=0, le=20)
     reader_name: str = READER_NAME
     native_tools: bool | None = None
@@ -293,7 +292,7 @@ class Answering(BaseModel):
         self, session: Session, query: str
     ) -> tuple[list[ContextPointer], RelevanceSelection | None]:
         pointers = list(session.results.pointers.values())
-        if self.selector is None or isinstance(self.selector, ContextSelector):
+        if self.selector is None:
             return pointers, None
         selection = await self.selector.select_detailed(query=query, pointers=pointers)
         return selection.pointers, selection
@@ -367,12 +366,9 @@ class Answering(BaseModel):
     async def _pack(
         self, session: Session, question: "_Question", max_tokens: int
     ) -> ContextBundle:
-        # The outputs of a relevance selector are packed, even if they share no word with the query.
-        min_relevance: float | None = 0.0
+        # Selected outputs are packed, even if they share no word with the query.
+        min_relevance = None if self.selector is None else 0.0
         selector = ContextSelector(store=session.results)  # which has small results in memory
-        if self.selector is None or isinstance(self.selector, ContextSelector):
-            min_relevance = None
-            selector = self.selector or selector
         request = ContextSelectionRequest(
             intent=classify_intent(question.query),
             # The request refuses 0. An output does not fit into one token either.
