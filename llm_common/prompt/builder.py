@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.core.models import LLMMessage
 from llm_common.errors import ToolFailedError
 from llm_common.memory import MemoryFilters, MemoryReader, MemoryWriter
-from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
+from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget
 from llm_common.text.display import one_line
 from llm_common.tools import ToolRegistry
 from llm_common.tools.tool import third_party_code
@@ -74,7 +74,6 @@ class ContextBuilder:
         trigger: TriggerInput,
         *,
         history: Sequence[LLMMessage] = (),
-        context: Renders | None = None,
     ) -> PromptBundle:
         """Build the prompt for a goal. Nothing is cut, since `fit` applies the budget.
 
@@ -85,8 +84,6 @@ class ContextBuilder:
         Args:
             trigger: The session, the goal, the tools and the budget.
             history: The conversation so far, oldest first.
-            context: A context packed for this goal, such as a `ContextBundle`. It becomes the
-                background.
 
         Raises:
             TypeError: If `trigger` is not a `TriggerInput`.
@@ -102,7 +99,6 @@ class ContextBuilder:
             tools_json_schema=self._schemas(trigger.tool_hints),
             context_docs=[document for document in documents if document],
             history=list(history),
-            background=context.render() if context else "",
             budget=trigger.budget,
         )
 

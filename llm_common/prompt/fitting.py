@@ -1,13 +1,13 @@
 """Shorten a prompt to its budget, starting with its least important parts."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise, takewhile
 
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import DefaultCounter, TokenCounter, without_media
 from llm_common.errors import TokenBudgetError
-from llm_common.parts.fill import largest_room
+from llm_common.parts.fill import fill, largest_room
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
 
@@ -128,26 +128,26 @@ def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
 
 def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
     """Keep the first documents, as many as fit, and a part of the next document."""
-    documents = bundle.context_docs
-    if not documents or meter.fits(bundle):
+    if not bundle.context_docs or meter.fits(bundle):
         return bundle
 
-    def with_documents(documents: list[str]) -> PromptBundle:
-        return bundle.model_copy(update={"context_docs": documents})
+    def with_documents(documents: Sequence[str]) -> PromptBundle:
+        return bundle.model_copy(update={"context_docs": [*documents]})
 
-    def fits(count: int) -> bool:
-        return meter.fits(with_documents(documents[:count]))
+    def part_of(document: str, max_tokens: int) -> str | None:
+        excerpt = _longest_excerpt(document, lambda text: meter.text(text) <= max_tokens)
+        return excerpt or None
 
-    count = bisect_left(range(len(documents)), 1, key=lambda index: int(not fits(index + 1)))
-    if count == 0 and not fits(0):
-        return with_documents([])  # the background has to be cut too
-    whole = documents[:count]
-    part = _longest_excerpt(
-        documents[count], lambda text: meter.fits(with_documents([*whole, text]))
+    # What is sent beside the text of a document. Further documents add their own fences.
+    other_tokens = meter.tokens(with_documents(["x"])) - meter.text("x")
+    documents = fill(
+        bundle.budget.max_input_tokens - other_tokens,
+        bundle.context_docs,
+        meter.text,
+        part=part_of,
+        whole=lambda documents: meter.tokens(with_documents(documents)) - other_tokens,
     )
-    if part:
-        whole.append(part)
-    return with_documents(whole)
+    return with_documents(documents)
 
 
 def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:

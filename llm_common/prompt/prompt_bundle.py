@@ -1,7 +1,7 @@
 """Hold everything that one model call sends, and convert it to messages."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
@@ -33,14 +33,6 @@ class TokenBudget(BaseModel):
     # Strict, since pydantic would take True and "8000" for numbers.
     max_input_tokens: StrictInt = Field(default=8_000, ge=0)
     max_output_tokens: StrictInt = Field(default=512, ge=0)
-
-
-@runtime_checkable
-class Renders(Protocol):
-    """A part of a prompt that renders itself, such as a `ContextBundle`."""
-
-    def render(self) -> str:
-        """Return the text for the prompt."""
 
 
 def _as_message(value: object) -> object:
@@ -199,7 +191,7 @@ class PromptMeter:
             return apart
         # Either may be more: the system message adds a title, and separate texts merge no tokens.
         inside = self.messages(bundle.to_messages(include_tools=True))
-        return max(inside, apart + self._count(bundle.tools_json_schema))
+        return max(inside, apart + self.text(bundle.tools_json_schema))
 
     def fits(self, bundle: PromptBundle) -> bool:
         """Return whether the bundle is within its budget."""
@@ -214,9 +206,10 @@ class PromptMeter:
 
     def message(self, message: LLMMessage) -> int:
         """Return the tokens of one message."""
-        return message_tokens(message.model_dump(exclude_none=True), self._count)
+        return message_tokens(message.model_dump(exclude_none=True), self.text)
 
-    def _count(self, text: str) -> int:
+    def text(self, text: str) -> int:
+        """Return the tokens of a text, 0 for an empty one."""
         if text not in self._tokens:
             self._tokens[text] = count_tokens(self._counter, text) if text else 0
         return self._tokens[text]

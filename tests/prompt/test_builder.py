@@ -19,11 +19,6 @@ from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, Trigger
 from llm_common.tools import ToolRegistry
 
 
-class Packed:
-    def render(self) -> str:
-        return "## Files\n<<<a\nsrc/app.py\na>>>"
-
-
 class Silent:
     """A memory that returns nothing."""
 
@@ -208,16 +203,13 @@ async def test_nothing_is_cut_s3_03(memory: InMemoryMemory) -> None:
     assert bundle.budget.max_input_tokens == 10
 
 
-async def test_history_and_packed_context_are_included_s3_06() -> None:
+async def test_a_history_is_included_s3_06() -> None:
     history = [
         LLMMessage(role=MessageRole.USER, content="a"),
         LLMMessage(role=MessageRole.ASSISTANT, content="b"),
     ]
-    bundle = await ContextBuilder().build(
-        TriggerInput(session_id="s"), history=history, context=Packed()
-    )
+    bundle = await ContextBuilder().build(TriggerInput(session_id="s"), history=history)
     assert bundle.history == history
-    assert bundle.background == Packed().render()
 
 
 async def test_hints_include_the_schemas_of_known_tools_s3_06() -> None:
