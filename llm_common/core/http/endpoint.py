@@ -2,10 +2,9 @@
 
 import asyncio
 import ssl
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 from pydantic import SecretStr
@@ -35,13 +34,6 @@ _MAX_ERROR_CHARS: Final = 2_000
 _KEPT_ALIVE: Final = httpx.Limits(keepalive_expiry=60.0)
 
 
-class SupportsRequests(Protocol):
-    """The method of a transport that is called, as in httpx's `AsyncBaseTransport`."""
-
-    async def handle_async_request(self, request: Any, /) -> Any:
-        """Return the response to one HTTP request."""
-
-
 class Endpoint:
     """An HTTP address to post JSON to.
 
@@ -64,7 +56,7 @@ class Endpoint:
         *,
         api_key: SecretStr,
         max_response_bytes: int,
-        transport: SupportsRequests | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         key = api_key.get_secret_value()
         # The HTTP library's error for such a header would repeat the key.
@@ -86,9 +78,8 @@ class Endpoint:
             self._headers["authorization"] = f"Bearer {key}"
         self._max_response_bytes = max_response_bytes
         self._transport = transport
-        # Any: a client of httpx, or of httpx2 for a transport of that package. Connections belong
-        # to one loop, so each loop has its own.
-        self._clients: dict[asyncio.AbstractEventLoop, Any] = {}
+        # Connections belong to one loop, so each loop has its own.
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
         self._closed = False
 
     async def post(self, body: bytes, *, timeout_s: float, charge: Charge) -> dict[str, Any]:
@@ -225,20 +216,18 @@ async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
     )
 
 
-def open_connections(url: str, transport: SupportsRequests | None) -> Any:
-    """Return a client of httpx, or of httpx2 for a transport of that package.
+def open_connections(url: str, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    """Return a client of httpx.
 
     A transport of the caller gets one request for each connection, since its buffers are unknown.
     """
-    packages = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
-    package = sys.modules["httpx2"] if "httpx2" in packages else httpx
     encrypted = url.startswith("https:")
     reuse: dict[str, Any] = {"limits": _KEPT_ALIVE, "event_hooks": {"response": [_guard]}}
     if transport is not None:
         reuse = {"headers": {"connection": "close"}}
-    return package.AsyncClient(
+    return httpx.AsyncClient(
         transport=transport,
-        timeout=None,  # one deadline spans the whole call
+        timeout=None,  # noqa: S113 - one deadline spans the whole call
         # Plain HTTP needs no certificates, which take 30 ms to load. An empty context trusts no
         # server.
         verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),

@@ -12,7 +12,7 @@ import httpx
 from llm_common import _env
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
-from llm_common.core.http.endpoint import Charge, Endpoint, SupportsRequests
+from llm_common.core.http.endpoint import Charge, Endpoint
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import (
     checked_base_url,
@@ -52,14 +52,16 @@ class OpenAICompatibleClient(LLMClient):
     Args:
         config: Endpoint, key and limits.
         transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async
-            transport of httpx or httpx2.
+            transport of httpx.
 
     Raises:
         ConfigError: If `base_url` or `api_key` is unusable.
         TypeError: If `config` is not an `LLMConfig`, or `transport` is not an async transport.
     """
 
-    def __init__(self, config: LLMConfig, *, transport: SupportsRequests | None = None) -> None:
+    def __init__(
+        self, config: LLMConfig, *, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
         if not isinstance(config, LLMConfig):
             raise TypeError(
                 f"config must be an LLMConfig, got {type(config).__name__}; pass one, or call "
@@ -86,7 +88,7 @@ class OpenAICompatibleClient(LLMClient):
         self._refused = RefusedOptions(frozenset)
 
     @classmethod
-    def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
+    def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
         """Create a client for the endpoint that the environment names.
 
         `config_from_env` lists the variables.

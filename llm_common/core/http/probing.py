@@ -7,9 +7,9 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+import httpx
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.core.http.endpoint import SupportsRequests
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import host_of
 from llm_common.core.models import LLMConfig, LLMResponse
@@ -73,7 +73,7 @@ class EndpointReport(BaseModel):
 
 
 async def probe_endpoint(
-    config: LLMConfig, *, transport: SupportsRequests | None = None
+    config: LLMConfig, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> EndpointReport:
     """Ask an endpoint a short question, once plainly and once in each format.
 

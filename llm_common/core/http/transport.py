@@ -1,13 +1,8 @@
-"""Limits on bodies, the translation of httpx's exceptions, and retries.
-
-httpx2 has the classes of httpx under the same names. It is never imported here, and used only for
-an application's own transport of httpx2.
-"""
+"""Limits on bodies, the translation of httpx's exceptions, and retries."""
 
 import asyncio
 import logging
 import random
-import sys
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -32,33 +27,26 @@ ACCEPT_ENCODING = "gzip, deflate"
 # Adding 16 makes zlib expect the header of gzip.
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _MAX_DIGITS = 12  # of a delay in milliseconds: int() takes quadratic time
-# By name, since httpx2 has equal classes that are not the same.
-_HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
+_HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
 _CONNECTION_ERRORS = (
     (
-        {"ConnectError"},
+        httpx.ConnectError,
         (
             "the endpoint cannot be reached; check base_url, the network and the endpoint's "
             "certificate"
         ),
     ),
-    ({"ProxyError"}, "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
+    (httpx.ProxyError, "the proxy refused the connection; check HTTPS_PROXY and NO_PROXY"),
     (
-        {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"},
+        (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError),
         "the request cannot be sent; check base_url and api_key",
     ),
     (
-        {"RemoteProtocolError"},
+        httpx.RemoteProtocolError,
         "the endpoint closed the connection or does not speak HTTP; try again or check base_url",
     ),
 )
 _log = logging.getLogger(__name__)
-
-
-def httpx_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of httpx, and those of httpx2 if the application has imported it."""
-    packages = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-    return tuple(getattr(package, name) for package in packages for name in _HTTPX_ERRORS)
 
 
 @contextmanager
@@ -66,7 +54,7 @@ def translate_errors(*, timeout_s: float) -> Iterator[None]:
     """Raise the httpx errors of a block as `LLMError`. See `error_of_exception`."""
     try:
         yield
-    except httpx_errors() as exc:
+    except _HTTPX_ERRORS as exc:
         raise error_of_exception(exc, timeout_s=timeout_s) from exc
 
 
@@ -94,15 +82,14 @@ def _timed_out(timeout_s: float) -> LLMTimeoutError:
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
     """Return the `LLMError` for an error of httpx."""
     # Without the error's text, which can contain headers.
-    names = {base.__name__ for base in type(exc).__mro__}
-    if "TimeoutException" in names:  # only of a custom transport: ours has no timeout
+    if isinstance(exc, httpx.TimeoutException):  # only of a custom transport: ours has no timeout
         return _timed_out(timeout_s)
-    if "DecodingError" in names:
+    if isinstance(exc, httpx.DecodingError):
         return MalformedReplyError(
             "the reply's compression is damaged; try again", reason="bad_encoding"
         )
     for kinds, text in _CONNECTION_ERRORS:
-        if kinds & names:
+        if isinstance(exc, kinds):
             return LLMConnectionError(text)
     return LLMConnectionError("the connection broke before the answer was whole; try again")
 

@@ -1,9 +1,8 @@
-"""Tests can replace the network: `transport=` accepts the mock transports of httpx and httpx2."""
+"""Tests can replace the network: `transport=` accepts the mock transport of httpx."""
 
 import gzip
 import json
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import httpx
@@ -24,16 +23,9 @@ CONFIG = LLMConfig(base_url="https://api.example.test/v1", default_model="m", ma
 JSON = {"content-type": "application/json"}
 
 
-@pytest.fixture(params=["httpx", "httpx2"])
-def package(request: pytest.FixtureRequest) -> ModuleType:
-    """Return httpx, and httpx2 if a third-party package has installed it."""
-    module: ModuleType = pytest.importorskip(request.param)
-    return module
-
-
-async def asked(package: ModuleType, handler: Callable[[Any], Any], **changes: Any) -> LLMResponse:
+async def asked(handler: Callable[[Any], Any], **changes: Any) -> LLMResponse:
     config = CONFIG.model_copy(update=changes)
-    async with OpenAICompatibleClient(config, transport=package.MockTransport(handler)) as client:
+    async with OpenAICompatibleClient(config, transport=httpx.MockTransport(handler)) as client:
         return await client.chat_completion(messages=MESSAGES)
 
 
@@ -42,16 +34,16 @@ async def streamed() -> Any:
     yield ok("in pieces")[20:]
 
 
-async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
+async def test_a_mock_transport_streams_a_text() -> None:
     def handler(request: Any) -> Any:
         events = [
             {"delta": {"content": "Hel"}},
             {"delta": {"content": "lo"}, "finish_reason": "stop"},
         ]
         text = "".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in events)
-        return package.Response(200, text=text, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
-    async with OpenAICompatibleClient(CONFIG, transport=package.MockTransport(handler)) as client:
+    async with OpenAICompatibleClient(CONFIG, transport=httpx.MockTransport(handler)) as client:
         assert [delta.text async for delta in client.stream(MESSAGES)] == ["Hel", "lo", ""]
 
 
@@ -71,37 +63,33 @@ async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
     ],
     ids=["bytes", "gzip", "stream", "json"],
 )
-async def test_a_mock_transport_answers_in_every_form(
-    package: ModuleType, fields: dict[str, Any], content: str
-) -> None:
+async def test_a_mock_transport_answers_in_every_form(fields: dict[str, Any], content: str) -> None:
     def handler(request: Any) -> Any:
         assert request.url.host == "api.example.test"
         values = {name: value() if callable(value) else value for name, value in fields.items()}
-        return package.Response(200, **values)
+        return httpx.Response(200, **values)
 
-    assert (await asked(package, handler)).content == content
+    assert (await asked(handler)).content == content
 
 
-async def test_a_mock_transport_can_fail_and_be_retried(
-    package: ModuleType, no_waits: None
-) -> None:
+async def test_a_mock_transport_can_fail_and_be_retried(no_waits: None) -> None:
     replies = [
-        package.Response(429, json={"error": "slow down"}),
-        package.Response(200, content=ok(), headers=JSON),
+        httpx.Response(429, json={"error": "slow down"}),
+        httpx.Response(200, content=ok(), headers=JSON),
     ]
-    assert (await asked(package, lambda _: replies.pop(0), max_attempts=2)).content
+    assert (await asked(lambda _: replies.pop(0), max_attempts=2)).content
     with pytest.raises(LLMRateLimitError) as caught:
-        await asked(package, lambda _: package.Response(429, json={"error": "slow down"}))
+        await asked(lambda _: httpx.Response(429, json={"error": "slow down"}))
     assert caught.value.body == '{"error":"slow down"}'
 
 
-async def test_a_whole_reply_of_a_mock_is_limited_too(package: ModuleType) -> None:
+async def test_a_whole_reply_of_a_mock_is_limited_too() -> None:
     def handler(_: Any) -> Any:
-        return package.Response(200, content=ok(), headers=JSON)
+        return httpx.Response(200, content=ok(), headers=JSON)
 
-    assert (await asked(package, handler, max_response_bytes=len(ok()))).content
+    assert (await asked(handler, max_response_bytes=len(ok()))).content
     with pytest.raises(MalformedReplyError) as caught:
-        await asked(package, handler, max_response_bytes=len(ok()) - 1)
+        await asked(handler, max_response_bytes=len(ok()) - 1)
     assert caught.value.reason == "too_large"
 
 
@@ -115,13 +103,13 @@ async def test_a_whole_reply_of_a_mock_is_limited_too(package: ModuleType) -> No
     ],
 )
 async def test_exceptions_of_a_mock_transport_are_translated(
-    package: ModuleType, name: str, kind: type[LLMError]
+    name: str, kind: type[LLMError]
 ) -> None:
     def handler(_: Any) -> Any:
-        raise getattr(package, name)("sk-secret")
+        raise getattr(httpx, name)("sk-secret")
 
     with pytest.raises(kind) as caught:
-        await asked(package, handler)
+        await asked(handler)
     assert "sk-secret" not in str(caught.value)
 
 

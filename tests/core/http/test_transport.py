@@ -1,7 +1,6 @@
 """Every exception of httpx is translated, and retries follow the rules."""
 
 import asyncio
-import sys
 from datetime import UTC, datetime
 
 import httpx
@@ -17,7 +16,6 @@ from llm_common.core.http.status_errors import (
 from llm_common.core.http.transport import (
     RetryPolicy,
     error_of_exception,
-    httpx_errors,
     translate_errors,
 )
 from llm_common.core.http.wire import ChatRequest
@@ -71,20 +69,6 @@ def test_each_httpx_exception_has_its_error(kind: type[Exception], ours: type[LL
     assert type(error_of_exception(instance(kind), timeout_s=1.0)) is ours
 
 
-@pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
-def test_exceptions_of_httpx2_are_translated_too(kind: type[Exception]) -> None:
-    raised = instance(getattr(pytest.importorskip("httpx2"), kind.__name__))
-    with pytest.raises(LLMError) as ours, translate_errors(timeout_s=3.0):
-        raise raised
-    expected = error_of_exception(instance(kind), timeout_s=3.0)
-    assert (type(ours.value), str(ours.value)) == (type(expected), str(expected))
-    with pytest.raises(LLMError) as external, external_errors("Client", timeout_s=3.0):
-        raise raised
-    with pytest.raises(type(external.value)) as twin, external_errors("Client", timeout_s=3.0):
-        raise instance(kind)
-    assert str(external.value) == str(twin.value)
-
-
 @pytest.mark.parametrize(
     ("kind", "ours"),
     [
@@ -99,16 +83,6 @@ def test_a_third_party_httpx_client_has_the_same_errors(
 ) -> None:
     with pytest.raises(ours), external_errors("Client", timeout_s=3.0):
         raise instance(kind)
-
-
-def test_without_httpx2_only_httpx_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "httpx2", raising=False)
-    assert httpx_errors() == (
-        httpx.HTTPError,
-        httpx.InvalidURL,
-        httpx.CookieConflict,
-        httpx.StreamError,
-    )
 
 
 # --- when to send again
