@@ -38,24 +38,6 @@ class FileTree:
             self._files.update(dict.fromkeys(_folders(path), 0))
         self._by_depth = sorted(self._files, key=lambda folder: (len(folder), folder))
 
-    def size(
-        self, packed: Sequence[str], *, max_tokens: int, frame: str, count: Callable[[str], int]
-    ) -> int:
-        """Return the tokens that are enough for the tree of any of the packed files.
-
-        Args:
-            packed: The displayed paths of all files that may be packed.
-            max_tokens: The limit, which is returned if the tree is larger.
-            frame: The text around the lines.
-            count: Counts the tokens of a text.
-        """
-        tokens = count(frame + self._left_out(len(self._files) + len(packed)))
-        for node in self._nodes(packed):
-            tokens += count(self._line(node) + "\n")
-            if tokens >= max_tokens:
-                return max_tokens
-        return tokens
-
     def lines(
         self, packed: Sequence[str], *, max_tokens: int, frame: str, count: Callable[[str], int]
     ) -> str:

@@ -25,7 +25,7 @@ caller's and not data, so it has no fence.
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,9 +69,20 @@ class PackFormat:
         """Return the text around the files, without a tree."""
         return self._with_files("", "")
 
-    def tree_frame(self) -> str:
-        """Return the text around the lines of the tree."""
-        return self._tree_section("", fence_nonce("", seed=_SEED)) + _GAP
+    def tree_lines(
+        self, packed: Sequence[str], *, max_tokens: int, count: Callable[[str], int]
+    ) -> str:
+        """Return the lines of the file tree that fit with the text around them, or "".
+
+        Args:
+            packed: The displayed paths of the packed files, best first.
+            max_tokens: The limit.
+            count: Counts the tokens of a text.
+        """
+        if self.tree is None:
+            return ""
+        frame = self._tree_section("", fence_nonce("", seed=_SEED)) + _GAP
+        return self.tree.lines(packed, max_tokens=max_tokens, frame=frame, count=count)
 
     def _with_files(self, files: str, tree_lines: str) -> str:
         numbers = ", each line with its number" if self.line_numbers else ""

@@ -12,7 +12,7 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -54,7 +54,7 @@ _TITLE = 0.5  # the weight of the match with the query's first line
 # The share of a file that the caller named, and of the definitions that the query names. The best
 # other file has 1.
 _NAMED_SHARE = 4.0
-_TREE_SHARE = 0.1  # of the budget, as much as the file tree may take
+_TREE_SHARE = 0.1  # of the budget, for the file tree
 _MAX_NAMED_CHARS = 6_000  # about a fifth of the default budget; a longer definition is divided
 
 
@@ -463,13 +463,18 @@ def _pack(
 ) -> str:
     """Pack as many passages as fit in their common order, and return the tree's lines."""
     sizes = _Sizes(counter)
-    tree = _Tree(candidates, sizes.count, budget, pack_format)
-    reserved = sizes.count(pack_format.frame()) + tree.tokens
+    # Set aside before a file is packed, so that they do not depend on which files are.
+    tree_tokens = int(budget * _TREE_SHARE) if pack_format.tree else 0
+    reserved = sizes.count(pack_format.frame()) + tree_tokens
+
+    def tree_lines() -> str:
+        packed = [candidate.file.path for candidate in candidates if candidate.packed]
+        return pack_format.tree_lines(packed, max_tokens=tree_tokens, count=sizes.count)
 
     def tokens_of(steps: Sequence[_Step]) -> int:
         _show(candidates, steps)
         blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
-        return count_tokens(counter, pack_format.render(blocks, tree.lines())) - reserved
+        return count_tokens(counter, pack_format.render(blocks, tree_lines())) - reserved
 
     steps = fill(
         budget - reserved,
@@ -480,7 +485,7 @@ def _pack(
         whole=tokens_of,
     )
     _show(candidates, steps)
-    return tree.lines() if steps else ""
+    return tree_lines() if steps else ""
 
 
 class _Step(NamedTuple):
@@ -555,52 +560,6 @@ def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
         passage = Passage((start, _cut(candidate.file.content, quarter, half)))
         tokens = sizes.with_passage(candidate, passage)
     return step._replace(passage=passage, tokens=tokens) if tokens <= max_tokens else None
-
-
-class _Tree:
-    """The file tree of a pack, which takes at most a tenth of the budget.
-
-    Its tokens are set aside before a file is packed, so they do not depend on which files are. As
-    the budget grows, they never grow faster than it, so a larger budget has more for the files.
-
-    Args:
-        candidates: The files that may be packed.
-        count: Counts the tokens of a text.
-        budget: The budget of the whole text.
-        pack_format: Has the tree, if there is one.
-
-    Attributes:
-        tokens: The tokens that are set aside.
-    """
-
-    def __init__(
-        self,
-        candidates: Sequence[_Candidate],
-        count: Callable[[str], int],
-        budget: int,
-        pack_format: PackFormat,
-    ) -> None:
-        self._candidates = candidates
-        self._count = count
-        self._tree = pack_format.tree
-        self._frame = pack_format.tree_frame()
-        self.tokens = 0
-        if self._tree:
-            self.tokens = self._tree.size(
-                [candidate.file.path for candidate in candidates],
-                max_tokens=int(budget * _TREE_SHARE),
-                frame=self._frame,
-                count=count,
-            )
-
-    def lines(self) -> str:
-        """Return the lines for the files that are packed so far, or "" without a tree."""
-        if not self._tree:
-            return ""
-        packed = [candidate.file.path for candidate in self._candidates if candidate.packed]
-        return self._tree.lines(
-            packed, max_tokens=self.tokens, frame=self._frame, count=self._count
-        )
 
 
 class _Sizes:
