@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -181,19 +181,10 @@ class Symbol:
     indent: int
 
 
-def defined_names(path: str, text: str) -> str:
-    """Return the names that a file defines, separated by spaces.
-
-    Returns "" if the language is unknown. Takes linear time, because nothing is parsed.
-    """
-    by_start: dict[int, str] = {}  # two patterns may match the same definition
-    for match in _definitions(path, text):
-        by_start[match.start("name")] = match["name"]
-    return " ".join(by_start.values())
-
-
 def symbols_of(path: str, text: str) -> list[Symbol]:
-    """Return the definitions of a file, in the order of their lines.
+    """Return the definitions of a file, one a line, in the order of their lines.
+
+    Returns none if the language is unknown. Takes linear time, because nothing is parsed.
 
     Args:
         path: The file's path, which decides the language.
@@ -201,13 +192,9 @@ def symbols_of(path: str, text: str) -> list[Symbol]:
     """
     ends = [match.start() for match in _LINE_END.finditer(text)]
     by_line: dict[int, Symbol] = {}
-    for match in _definitions(path, text):
-        line = bisect_right(ends, match.start("name") - 1) + 1
-        indent = len(match.group()) - len(match.group().lstrip())
-        by_line.setdefault(line, Symbol(match["name"], line, indent))
-    return sorted(by_line.values(), key=lambda symbol: symbol.line)
-
-
-def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
     for pattern in DEFINITIONS.get(language_of(path) or "", ()):
-        yield from pattern.finditer(text)
+        for match in pattern.finditer(text):
+            line = bisect_right(ends, match.start("name") - 1) + 1
+            indent = len(match.group()) - len(match.group().lstrip())
+            by_line.setdefault(line, Symbol(match["name"], line, indent))
+    return sorted(by_line.values(), key=lambda symbol: symbol.line)

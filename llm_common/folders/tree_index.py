@@ -15,7 +15,7 @@ from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFu
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
 from llm_common.folders.file_listing import ListedFile
-from llm_common.folders.symbols import defined_names
+from llm_common.folders.symbols import symbols_of
 from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
@@ -268,7 +268,8 @@ class TreeIndex:
         if reason or content is None:
             return
         text = content.text(max_bytes=_MAX_INDEXED_BYTES)
-        texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
+        names = " ".join(symbol.name for symbol in symbols_of(file.path, text))
+        texts = {"contents": text, "paths": file.path, "symbols": names}
         for table, value in texts.items():
             words = " ".join(map(split, _WORD.findall(value)))
             self._connection.execute(

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
         begin_run,
     )
     from llm_common.trace.trace_file import (
+        is_run as is_run,
         read_ends as read_ends,
         read_trace,
-        why_no_run as why_no_run,
     )
 
 # The other names are for the applications of this library, and may change.
@@ -65,9 +65,9 @@ _MODULES = {
     "Run": "llm_common.trace.sink",
     "Trace": "llm_common.trace.sink",
     "begin_run": "llm_common.trace.sink",
+    "is_run": "llm_common.trace.trace_file",
     "read_ends": "llm_common.trace.trace_file",
     "read_trace": "llm_common.trace.trace_file",
-    "why_no_run": "llm_common.trace.trace_file",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -92,21 +92,6 @@ def read_ends(path: Path) -> RecordedRun:
     return RecordedRun(path, ends, is_whole=False)
 
 
-def why_no_run(path: Path) -> str:
-    """Return why a file is not a run, by its name or its first line. "" if it is one."""
-    if RUN_FILE.fullmatch(path.name):
-        return ""
-    try:
-        with path.open("rb") as file:
-            first = file.read(_END_BYTES).partition(b"\n")[0]
-    except OSError:
-        return "cannot be read"
-    if not first:
-        return "is empty"
-    try:
-        LINE.validate_python(orjson.loads(first))
-    except orjson.JSONDecodeError:
-        return "does not begin with a line of JSON"
-    except ValidationError:
-        return "begins with JSON that is not a line of a trace"
-    return ""
+def is_run(path: Path) -> bool:
+    """Return whether a file is a run, by its name or by its first or last line."""
+    return RUN_FILE.fullmatch(path.name) is not None or bool(read_ends(path).lines)

@@ -14,9 +14,9 @@ from llm_common.trace import (
     RecordedRun,
     RunBegin,
     RunEnd,
+    is_run,
     read_ends,
     read_trace,
-    why_no_run,
 )
 
 _MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`
@@ -45,7 +45,7 @@ class RecordedRuns:
             limit: Maximum number of rows.
             offset: Number of newer runs to skip.
         """
-        paths = [path for path in self._paths(None) if not why_no_run(path)]
+        paths = list(filter(is_run, self._paths(None)))
         runs = []
         free_bytes = _MAX_LISTED_BYTES
         for path in paths[offset : offset + limit]:
@@ -67,10 +67,8 @@ class RecordedRuns:
         return questions
 
     def strangers(self) -> list[str]:
-        """Return the first 20 `.jsonl` files that are not runs, each with the reason."""
-        strangers = (
-            f"{path.name} {reason}" for path in self._paths(None) if (reason := why_no_run(path))
-        )
+        """Return the names of the first 20 `.jsonl` files that are not runs."""
+        strangers = (path.name for path in self._paths(None) if not is_run(path))
         return [*islice(strangers, _MAX_STRANGERS)]
 
     def run(self, folder: str, run_id: str) -> RecordedRun:
