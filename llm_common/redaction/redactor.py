@@ -20,7 +20,6 @@ from llm_common.redaction.patterns import (
     FORM_RULES,
     REDACTED,
     SHAPE_RULES,
-    WINDOW_CHARS,
     Rule,
     Work,
     alternation,
@@ -46,12 +45,11 @@ _ESCAPES = tuple(f"\\u00{digit}".encode() for digit in range(2, 8))
 _MAX_CUT_CHARS = 512
 _FEW_RULES = 8
 _SHORT_CHARS = 4_096
-_MAX_HITS = 1_000  # of literals, before each literal is looked for by itself
 _MIN_SHAPE_CHARS = 16  # of the shortest key in `patterns`
-_MAX_LITERAL_BYTES = 256  # the overlap of windows
 _KEY_LITERALS = {"PRIVATE KEY", "Private-Lines"}
 _KEY_RULES = [rule for rule in SHAPE_RULES if not _KEY_LITERALS.isdisjoint(rule.literals)]
 _FORM_LITERALS = [(rule, tuple(map(str.encode, rule.literals))) for rule in FORM_RULES]
+_SHAPE_LITERALS = [(rule, tuple(map(str.encode, rule.literals))) for rule in SHAPE_RULES]
 _SHAPE_CHARS = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.%~:$"
 )
@@ -342,18 +340,10 @@ def _letter(escape: re.Match[bytes]) -> bytes:
 
 
 @cache
-def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
-    """Return a pattern for the longest literal at a position, and the rules of each literal."""
-    rules: dict[bytes, list[Rule]] = {}
-    for rule in SHAPE_RULES:
-        for literal in rule.literals:
-            rules.setdefault(literal.encode(), []).append(rule)
-    # The pattern finds the longest literal at a position: add the rules of shorter ones to it.
-    for longer, longer_rules in rules.items():
-        for shorter, shorter_rules in rules.items():
-            if shorter != longer and longer.startswith(shorter):
-                longer_rules.extend(shorter_rules)
-    return re.compile(alternation(map(bytes.decode, rules)).encode()), rules
+def _any_shape_literal() -> re.Pattern[bytes]:
+    """Return a pattern for the literals of all shapes."""
+    literals = chain.from_iterable(rule.literals for rule in SHAPE_RULES)
+    return re.compile(alternation(literals).encode())
 
 
 def _shape_rules_for(data: bytes) -> list[Rule]:
@@ -365,22 +355,12 @@ def _shape_rules_for(data: bytes) -> list[Rule]:
         return rules
     words = data.translate(_SHAPE_TABLE).split()
     long = b" ".join([word for word in words if len(word) >= _MIN_SHAPE_CHARS])
-    pattern, rules_of = _shape_literals()
-    position = hits = 0
-    literals: set[bytes] = set()
-    while position < len(long):  # not `finditer`: one literal may begin within another
-        if hits == _MAX_HITS:  # hostile text, such as a megabyte of `=`
-            literals.update(literal for literal in rules_of if literal in long)
-            break
-        match = pattern.search(long, position, position + WINDOW_CHARS)
-        if match is None:
-            position += WINDOW_CHARS - _MAX_LITERAL_BYTES
-        else:
-            hits += 1
-            literals.add(match[0])
-            position = match.start() + 1
-    for literal in literals:
-        rules += rules_of[literal]
+    # Most texts of a result are short and have no literal, and one search finds that out.
+    if len(long) <= _SHORT_CHARS and _any_shape_literal().search(long) is None:
+        return rules
+    for rule, literals in _SHAPE_LITERALS:
+        if any(literal in long for literal in literals):
+            rules.append(rule)
     return list(dict.fromkeys(rules))
 
 
