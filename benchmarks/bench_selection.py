@@ -165,7 +165,7 @@ async def report_overhead(runs: int) -> list[str]:
             ),  # type: ignore[misc]
             lambda number, tools=tools: naive_prompt(tools, number),  # type: ignore[misc]
         )
-        kind = "shortlist" if selection.shortlisted else "catalogue"
+        kind = "catalogue" if selection.tools_shown == count else "shortlist"
         p50 = [statistics.median(times) for times in (ours, lists, peer)]
         print(
             f"{f'{count:6,} tools, {kind}':34}{p50[0]:14.2f}{p50[1]:10.2f}{p50[2]:12.2f}{first_ms:10.1f}"

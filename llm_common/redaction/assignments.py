@@ -68,7 +68,6 @@ _MAX_COLUMNS = 40
 _MAX_CHAINED = 3  # values of one name, as in `password: str = default = "…"`
 _MAX_NAMES_IN_VALUE = 8
 _MIN_DIGITS = 6
-_MIN_WEAK_CHARS = 8
 _MIN_NAMED_CHARS = 6  # `pw=abcd` has seven
 _MIN_PHRASE_CHARS = 20
 
@@ -484,8 +483,7 @@ class _Assignment(NamedTuple):
         end = position if bare is None else bare.end()
         is_secret = False
         if end > position:
-            if self.strength > WEAK or end - position >= _MIN_WEAK_CHARS:
-                is_secret = self.is_bare_secret(position, end)
+            is_secret = self.is_bare_secret(position, end)
             if is_secret and end == limit:
                 end = _end_of(compiled(_BARE), text, end)
         return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)

@@ -225,11 +225,6 @@ class ToolSelection(Selection):
     tools_shown: int | None = None
 
     @property
-    def shortlisted(self) -> bool:
-        """Return whether some tools were not shown."""
-        return self.tools_shown != self.tools_total
-
-    @property
     def usage(self) -> LLMUsage:
         """Return the tokens of all attempts together. An uncounted attempt adds none."""
         return usage_of(self.attempts)

@@ -250,7 +250,7 @@ async def test_many_tools_are_shown_as_signatures_s2_14() -> None:
     system, _ = texts(client)
     assert "tool_007(query: str) - Does thing 7.\n" in system
     assert "More about it" not in system
-    assert (selection.tools_total, selection.tools_shown, selection.shortlisted) == (51, 51, False)
+    assert (selection.tools_total, selection.tools_shown) == (51, 51)
 
 
 @pytest.mark.parametrize(("count", "in_full"), [(20, True), (21, False)])
@@ -271,7 +271,7 @@ async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_03_s2_14() 
     system, user = texts(client)
     assert "tool_" not in system.replace("tool_name", "")
     assert '"name":"get_weather"' in user
-    assert (selection.tools_total, selection.shortlisted) == (51, True)
+    assert selection.tools_total == 51
     assert 1 <= (selection.tools_shown or 0) < 51
     assert texts(client, 1)[0] == system
     assert '"name":"tool_007"' in texts(client, 1)[1]
@@ -298,7 +298,7 @@ async def test_without_a_matching_word_signatures_fill_the_budget_s2_14() -> Non
         "get_weather(city: str, days?: int) - Forecasts the weather.\ntool_000(query: str)"
         in texts(client)[1]
     )
-    assert selection.shortlisted
+    assert selection.tools_shown != selection.tools_total
 
 
 # Replies
