@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common._telemetry import record
+from llm_common._telemetry import Attribute, operation, record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
 from llm_common.core.models import LLMUsage
@@ -33,7 +33,6 @@ from llm_common.selection.results import (
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
     Selection,
-    observed_selection,
     report_selection,
 )
 from llm_common.text.display import (
@@ -213,9 +212,13 @@ class ChoosesPointers(ABC):
             return RelevanceSelection(
                 status="no_candidates", used=self.used, choices=explain_choices(candidates)
             )
-        with observed_selection(
-            "tool_outputs", candidates=len(candidates), max_selected=self._max_selected
-        ) as span:
+        # Names of OpenTelemetry's GenAI conventions where these have one.
+        attributes: dict[str, Attribute] = {
+            "gen_ai.data_source.id": "tool_outputs",
+            "gen_ai.retrieval.top_k": self._max_selected,
+            "llm_common.retrieval.candidates": len(candidates),
+        }
+        with operation("retrieval", "tool_outputs", attributes) as span:
             scores: Mapping[str, float] = {}
             try:
                 selection, scores = await self._choose(query, candidates)

@@ -1,15 +1,14 @@
 """Defines the results, protocols, settings and telemetry that selectors share."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common._telemetry import Attribute, Span, operation, retrieval_attributes
+from llm_common._telemetry import Attribute, Span, retrieval_attributes
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.two_attempts import CallOptions, SelectionStatus
@@ -251,27 +250,6 @@ class SelectsTools(Protocol):
 
 Source = Literal["tool_outputs", "tools"]
 _NOUNS: Final[Mapping[Source, str]] = {"tool_outputs": "outputs", "tools": "tools"}
-
-
-@contextmanager
-def observed_selection(
-    source: Source, *, candidates: int | None = None, max_selected: int | None = None
-) -> Iterator[Span]:
-    """Open a `retrieval` operation for the duration of a selection.
-
-    Args:
-        source: The kind of candidates.
-        candidates: The number of candidates, if it is known.
-        max_selected: Maximum number to choose, if there is one.
-    """
-    # Names of OpenTelemetry's GenAI conventions where these have one.
-    attributes: dict[str, Attribute] = {"gen_ai.data_source.id": source}
-    if candidates is not None:
-        attributes["llm_common.retrieval.candidates"] = candidates
-    if max_selected is not None:
-        attributes["gen_ai.retrieval.top_k"] = max_selected
-    with operation("retrieval", source, attributes) as span:
-        yield span
 
 
 def report_selection(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._env import TOOL_SELECTION_MODEL
-from llm_common._telemetry import record
+from llm_common._telemetry import Attribute, operation, record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
 from llm_common.core.structured import THINKING_TOKENS, SupportsChat
@@ -38,7 +38,6 @@ from llm_common.selection.results import (
     ToolSelection,
     ToolSelectionConfig,
     checked_config,
-    observed_selection,
     report_selection,
 )
 from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_native_calls
@@ -188,7 +187,11 @@ class ChoosesTools(ABC):
         if query is not None and not isinstance(query, str):
             raise TypeError(f"query must be a str, got {type(query).__name__}")
         request = ToolRequest(task, query, context, rounds_left)
-        with observed_selection("tools", max_selected=self.config.max_calls) as span:
+        attributes: dict[str, Attribute] = {
+            "gen_ai.data_source.id": "tools",
+            "gen_ai.retrieval.top_k": self.config.max_calls,
+        }
+        with operation("retrieval", "tools", attributes) as span:
             selection, offered, shown_names = await self._select(request, tool_registry)
             # No selector of tools gives scores.
             report_selection(
