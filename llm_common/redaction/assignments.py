@@ -270,12 +270,13 @@ class NamedSecrets(Rule):
         while match := pattern.search(text, position):
             position = match.end("key")
             begin, end = match.span("secret")
-            if work.is_too_much(begin, NAME_UNITS):
+            strength = self.strength(match["key"])
+            # As a name that is no secret takes little work, the flags of a build log stay.
+            if work.is_too_much(begin, NAME_UNITS if strength else 1):
                 position = work.unchecked_end(text, end)
                 yield begin, position, unchecked(position - begin)
                 continue
             is_quoted = text[position] in "\"'\\("
-            strength = self.strength(match["key"])
             if strength != CERTAIN:
                 strength = min(strength, LIKELY if is_quoted else STRONG)
             if begin >= value_end:

@@ -542,6 +542,12 @@ def test_text_too_dense_to_be_checked_is_cut_and_says_so(unit: str) -> None:
     assert redacted.endswith("the next line\n")
 
 
+@pytest.mark.parametrize("unit", ["--output a.txt ", "--api-version 2 ", '("name", "abcd") '])
+def test_many_names_that_are_no_secrets_are_no_dense_text(unit: str) -> None:
+    text = f"token list: {unit * (200_000 // len(unit))}"
+    assert redact_text(text) == text
+
+
 def test_brackets_of_too_many_words_are_cut_at_the_limit_a_16() -> None:
     # 440 words in each pair of brackets: the limit of a stretch is reached within one.
     brackets = f"secrets: [{'harmless ' * 440}{CANARY}]\n"
