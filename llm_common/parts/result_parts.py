@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from llm_common.parts.fill import Parts, PartSize
 from llm_common.parts.passages import RankedPassages
 from llm_common.parts.result_sketch import ResultSketch
-from llm_common.parts.table_sketch import TableSketch
+from llm_common.parts.table_sketch import UNNAMED, TableSketch
 from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
 from llm_common.tables.finding import Records, are_mostly_records, find_records
@@ -36,7 +36,6 @@ _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a few lines that are read by line
 _MIN_LINES: Final = 20
-_UNNAMED: Final = "records"  # of a result that nothing can query
 _MAX_NAMED: Final = 3
 _MAX_COLUMNS_CHARS: Final = 120
 _ESCAPE_CHARS: Final = 6
@@ -74,7 +73,7 @@ class ResultParts:
         query: str,
         *,
         query_name: str = "question",
-        table_name: str = _UNNAMED,
+        table_name: str = UNNAMED,
     ) -> None:
         self._text = text = without_headings(text)
         self._query = query
@@ -131,7 +130,7 @@ class ResultParts:
 
     def _names_in_sql(self, records: Records, path: str) -> tuple[str, list[str]]:
         """Return the name of a text's lines or entries, and a line for each table in it."""
-        if self._name == _UNNAMED:
+        if self._name == UNNAMED:
             return "", []
         names = records.names(self._name)
         tables = records.tables

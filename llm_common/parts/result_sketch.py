@@ -15,6 +15,7 @@ _SKETCH_CHARS: Final = 1_600
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
+_QUERY_SHARE: Final = 0.1
 _FIELDS_SHARE: Final = 0.1
 _MAX_FIELD_CHARS: Final = 100
 _LONG_FIELDS_SHARE: Final = 0.25
@@ -61,11 +62,17 @@ class ResultSketch:
         lines = Lines(max_chars)
         for sketch in self._others:
             lines.reserve(len(sketch.headline) + 1, at_most=int(max_chars * _OTHERS_SHARE))
+        query = self._first.query
+        if not self._first.has_matches:  # rows that answer take what they need
+            most = int(max_chars * (_OTHERS_SHARE + _QUERY_SHARE))
+            lines.reserve(len(query) + 1, at_most=most)
         self._write_fields(lines)
         self._first.write(lines)
         lines.free()
         for sketch in self._others:
             sketch.write_names(lines)
+        if query:
+            lines.add(query)
         if not lines.text:
             lines.add(f"{self._total_rows:,} records")
         return lines.text

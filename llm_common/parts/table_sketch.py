@@ -1,11 +1,11 @@
 """`TableSketch`: one table in few lines: what answers the question, then counts, then rows.
 
-1. How many records there are, and their fields with ranges.
+1. How many records there are, and their fields.
 2. Each condition that the question sets, with the number of records that meet it.
 3. Up to three records that answer, a line for each field, and nothing more.
 4. More records in rows.
 5. How often each value of the asked columns occurs in all records, and then of the others.
-6. Without matching records: errors, or the first and last records.
+6. Without matching records: the first and last records.
 """
 
 import re
@@ -17,6 +17,7 @@ from typing import Final
 from llm_common.parts.lines import Lines
 from llm_common.tables.columns import Column
 from llm_common.tables.question.table_question import TableQuestion, read_question
+from llm_common.tables.sql.columns import quoted
 from llm_common.tables.table import Table
 from llm_common.tables.values import (
     IN_LABEL,
@@ -24,7 +25,6 @@ from llm_common.tables.values import (
     IN_ROW,
     Cell,
     cell_text,
-    format_number,
     row_text,
     shown_cell,
 )
@@ -51,15 +51,15 @@ _KEY_COLUMNS: Final = 8  # the first columns, among which are a record's id and 
 _MAX_FACET_VALUES: Final = 400
 _MAX_FACET_CHARS: Final = 40
 _MAX_DENSE_VALUES: Final = 30
-_MAX_ERRORS: Final = 20
+_QUERY_COLUMNS: Final = 2
+UNNAMED: Final = "records"
+"""The name of the records of a result that nothing can query."""
+
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
 _FACET_SHARE: Final = 0.5
 _FACETS_SHARE_BEFORE_ROWS: Final = 0.35
-
-_OUTCOME_NAMES: Final = frozenset({"level", "severity", "status", "state", "result"})
-_ERRORS: Final = frozenset({"error", "critical", "fatal", "severe", "panic", "failed", "failure"})
 
 
 class TableSketch:
@@ -112,6 +112,20 @@ class TableSketch:
         fields = _counted(table.total_columns, "field")
         return f"Table {self._sql_name}{where}: {records}, {fields}"
 
+    @cached_property
+    def query(self) -> str:
+        """A query that a model can copy, with fields of the question. "" if nothing can query."""
+        asked = self._question.columns if self._question else ()
+        names = []
+        for index in dict.fromkeys((*asked, *range(len(self._columns)))):
+            name = self._table.columns[index]
+            if _name(name) == name:  # a name that is clipped or escaped is no name in SQL
+                names.append(quoted(name))
+        if not names or self._sql_name == UNNAMED:
+            return ""
+        columns = ", ".join(names[:_QUERY_COLUMNS])
+        return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
+
     def write(self, lines: Lines) -> None:
         """Write the sketch."""
         self._write_fields(lines)
@@ -163,28 +177,11 @@ class TableSketch:
         asked = self._question.columns if self._question else ()
         described = []
         for index in dict.fromkeys((*asked, *range(len(self._columns)))):
-            described.append(_name(self._columns[index].name) + self._ranges.get(index, ""))
+            described.append(_name(self._columns[index].name))
         limit = int(lines.left * _FIELDS_SHARE)
         total = self._table.total_columns
         if not lines.add_list(f"{self.headline}:", described, total, max_chars=limit):
             lines.add(self.headline)
-
-    @cached_property
-    def _ranges(self) -> dict[int, str]:
-        ranges = {}
-        # A range over a part of the records would be a wrong claim.
-        if self._table.total_rows > len(self._table.rows):
-            return {}
-        for column in self._columns:
-            if not column.is_numeric or column.is_id:
-                continue
-            values = column.type.values.values()
-            numbers = [value for value in values if isinstance(value, (int, float))]
-            low, high = min(numbers), max(numbers)
-            if not column.type.unread and low < high:
-                unit = f" {column.type.unit}" if column.type.is_scaled else ""
-                ranges[column.index] = f" ({format_number(low)} to {format_number(high)}{unit})"
-        return ranges
 
     # --- what answers the question
 
@@ -210,7 +207,9 @@ class TableSketch:
             width = max(lines.left // (len(rows) + _OTHER_LINES), _MIN_ROW_CHARS)
             columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records" if question.is_claimed else "that match in part"
-            return self._write_rows(lines, f"{kind}s:", columns, rows, noun)
+            head = f"{kind}s: {self._row_names(columns)}"
+            shown = (self._row(row, columns) for row in rows[:_MAX_ROWS])
+            return lines.add_rows(head, shown, len(rows), noun=noun)
         heads = {}
         of = f" of {len(rows)}" if question.is_claimed else ""
         for number, row in enumerate(rows, start=1):
@@ -243,9 +242,7 @@ class TableSketch:
 
     def _match_columns(self, question: TableQuestion) -> list[int]:
         """Return the columns of matching records: what matched, what names them, what is asked."""
-        # A link is long, and words occur in it by chance.
-        matched = [index for index in question.matched if not self._has_links(index)]
-        columns = matched[:_MAX_MATCHED_COLUMNS]
+        columns = list(question.matched[:_MAX_MATCHED_COLUMNS])
         for condition in question.conditions:
             # A value that all of these records have stands in the condition, a word of it does not.
             cells = set().union(*(self._cells(index, question.rows) for index in condition.columns))
@@ -328,15 +325,6 @@ class TableSketch:
 
     # --- rows
 
-    def _write_rows(
-        self, lines: Lines, label: str, columns: Sequence[int], rows: Sequence[int], noun: str
-    ) -> int:
-        if not rows:
-            return 0
-        head = f"{label} {self._row_names(columns)}"
-        rendered = (self._row(row, columns) for row in rows[:_MAX_ROWS])
-        return lines.add_rows(head, rendered, len(rows), noun=noun)
-
     def _row_names(self, columns: Sequence[int]) -> str:
         return row_text(
             [self._table.columns[index] for index in columns], max_chars=_MAX_CELL_CHARS
@@ -347,11 +335,8 @@ class TableSketch:
         return " | ".join([self._cell(index, cells[index], max_chars) for index in columns])
 
     def _write_ends(self, lines: Lines) -> None:
-        """Write errors, or else the first and the last records."""
+        """Write the first and the last records."""
         columns = self._with_others([], self._sample, _MAX_ROW_CHARS) or [0]
-        if self._error_rows:
-            self._write_rows(lines, "Errors:", columns, self._error_rows, "of these records")
-            return
         total = len(self._table.rows)
         head = f"First and last records: {self._row_names(columns)}"
 
@@ -364,20 +349,6 @@ class TableSketch:
         # One from the beginning, one from the end.
         rows = (total - 1 - n // 2 if n % 2 else n // 2 for n in range(min(total, _MAX_ROWS)))
         lines.add_best(rows, lambda row: self._row(row, columns), lines_of)
-
-    @cached_property
-    def _error_rows(self) -> list[int]:
-        """Indexes of the first records whose level or status is an error."""
-        for column in self._columns:
-            if not _OUTCOME_NAMES & set(column.last_stems):
-                continue
-            rows = []
-            for row, cell in enumerate(column.cells):
-                if cell_text(cell).lower() in _ERRORS:
-                    rows.append(row)
-            if 0 < len(rows) < len(column.cells) / 2:
-                return rows[:_MAX_ERRORS]
-        return []
 
     # --- columns
 

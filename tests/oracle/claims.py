@@ -14,7 +14,6 @@ Record = dict[str, Json]
 _CLAIM: Final = re.compile(r"(?P<condition>.+): (?P<count>[\d,]+) of (?P<total>[\d,]+) records")
 _ALL: Final = "All of these"
 _HEADLINE: Final = re.compile(r"Table \S+: (?P<rows>[\d,]+) records?, (?P<fields>[\d,]+) fields?: ")
-_RANGE: Final = re.compile(r"(?P<name>\w+) \((?P<low>-?[\d.]+) to (?P<high>-?[\d.]+)\)")
 _COUNT: Final = re.compile(r"(?P<value>[\w @.-]+?) \((?P<count>[\d,]+)\)(?:, | …|$)")
 _COMPARED: Final = re.compile(r"(?P<name>[\w.]+) (?P<sign>[<>]=?) (?P<number>-?[\d.]+)")
 _EQUAL: Final = re.compile(r"(?P<name>[\w.]+) (?P<sign>=|is not) (?P<values>(?!present).+)")
@@ -59,7 +58,7 @@ def claimed_count(claims: list[Claim]) -> int | None:
 
 
 def false_numbers(preview: str, records: list[Record]) -> Iterator[str]:
-    """Yield each number about all records that is not true: sizes, ranges and counts of values."""
+    """Yield each number about all records that is not true: sizes and counts of values."""
     flat = list(map(_flattened, records))
     lines = preview.splitlines()
     headline = next((match for line in lines if (match := _HEADLINE.match(line))), None)
@@ -69,12 +68,6 @@ def false_numbers(preview: str, records: list[Record]) -> Iterator[str]:
     names = {name for record in flat for name in record}
     if _number(headline["rows"]) != len(records) or _number(headline["fields"]) != len(names):
         yield headline[0]
-    for match in _RANGE.finditer(headline.string):
-        numbers = [
-            value for value in _values(flat, match["name"]) if isinstance(value, (int, float))
-        ]
-        if numbers and (min(numbers), max(numbers)) != (float(match["low"]), float(match["high"])):
-            yield match[0]
     for claim in claims_in(preview):
         if claim.total != len(records):
             yield claim.condition

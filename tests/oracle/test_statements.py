@@ -104,7 +104,7 @@ def test_no_claim_of_ten_thousand_is_false(domains: Domains, least: float, seed:
 
 
 @pytest.mark.parametrize("domains", [of_templates, of_other_hand], ids=["templates", "other hand"])
-async def test_sizes_ranges_and_counts_of_values_are_true(domains: Domains) -> None:
+async def test_sizes_and_counts_of_values_are_true(domains: Domains) -> None:
     session = Session(InMemoryContextPointerStore(), session_id="oracle")
     for domain in domains(3, 24):
         for asked in domain.asked:

@@ -24,6 +24,12 @@ def sketch(records: Records, question: str = "", max_chars: int = 1_200) -> str:
     return text
 
 
+def query_in(text: str) -> str:
+    """Return the query that a sketch shows."""
+    [line] = [line for line in text.splitlines() if line.startswith("sql: ")]
+    return line.removeprefix("sql: ")
+
+
 def query(records: Records, sql: str) -> QueryRows:
     database = RecordDatabase()
     database.add([NamedTable("t", records.tables[0])])
@@ -54,7 +60,7 @@ def test_json_lines_without_their_end_keep_their_whole_records() -> None:
 def test_two_thousand_columns_are_counted_and_the_first_can_be_asked() -> None:
     records = find_records([{f"c{n}": n * row for n in range(2_000)} for row in range(50)])
     text = sketch(records, "the highest c7")
-    assert "50 records, 2,000 fields: c7 (0 to 343)" in text
+    assert "50 records, 2,000 fields: c7, c0, c1" in text
     assert "more" in text.splitlines()[0]
     assert query(records, f"SELECT max(c{MAX_COLUMNS - 1}) FROM t").rows == ((499 * 49,),)
     with pytest.raises(ToolArgumentsError, match="no such column: c1999"):
@@ -84,7 +90,8 @@ def test_ten_million_cells_of_csv_are_refused_at_once() -> None:
 def test_names_that_are_sql_are_names() -> None:
     names = ["select", "x'); DROP TABLE t;--", 'a"b', "", "from t", "*", "rowid", "t"]
     records = find_records([dict.fromkeys(names, n) for n in range(30)])
-    assert "30 records, 8 fields: select (0 to 29), x'); DROP TABLE t;--" in sketch(records)
+    assert "30 records, 8 fields: select, x'); DROP TABLE t;--" in sketch(records)
+    assert query(records, query_in(sketch(records))).rows[7] == (7, 7)
     rows = query(records, 'SELECT "select", "a""b", "x\'); DROP TABLE t;--" FROM t WHERE "*" = 3')
     assert rows.rows == ((3, 3, 3),)
     assert query(records, 'SELECT "column_4", "rowid" FROM t WHERE "from t" = 7').rows == ((7, 7),)
@@ -96,8 +103,9 @@ def test_names_that_are_sql_are_names() -> None:
 def test_odd_names_are_asked_by_the_name_that_a_sketch_shows(name: str) -> None:
     records = find_records([{name: n, "other": "x"} for n in range(30)])
     headline = sketch(records).splitlines()[0]
-    shown = headline.partition("fields: ")[2].partition(" (0 to 29)")[0]
+    shown = headline.partition("fields: ")[2].partition(", other")[0]
     assert query(records, f'SELECT max("{shown}") FROM t').rows == ((29,),)
+    assert query(records, query_in(sketch(records))).rows[7][-1] == "x"
 
 
 def test_nul_and_lone_surrogates_are_values() -> None:
@@ -123,7 +131,6 @@ def test_names_that_differ_in_case_are_columns_each() -> None:
 def test_numbers_as_text_compare_as_numbers(written: str) -> None:
     records = find_records([{"no": f"W{n}", "price": written.format(n * 1_000)} for n in range(40)])
     text = sketch(records, "price over 37,000")
-    assert "price (0.5 to 39000.5)" in text
     assert "price > 37000: 3 of 40 records" in text
     assert query(records, "SELECT count(*), max(number(price)) FROM t").rows == ((40, 39000.5),)
 

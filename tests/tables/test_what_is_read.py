@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_common.parts.result_sketch import ResultSketch
 from llm_common.tables.finding import find_records
+from llm_common.tables.sql.database import NamedTable, RecordDatabase
 
 PAGE = Path(__file__).parents[2] / "docs" / "what_is_read.md"
 EXAMPLES = re.findall(
@@ -26,3 +28,21 @@ def test_an_example_of_the_page_is_read_t_03(text: str, columns: str) -> None:
     [table] = find_records(text).tables
     assert {f"`{column}`" for column in table.columns} == set(columns.split(", "))
     assert table.total_rows >= (1 if "|---" in text else 2)
+
+
+@pytest.mark.parametrize("text", [example[1] for example in EXAMPLES])
+def test_the_query_of_each_preview_runs_t_03(text: str) -> None:
+    [table] = find_records(text).tables
+    sketch = ResultSketch(find_records(text), "", name="get_3ac5").text(1_600)
+    sql = sketch.splitlines()[-1].removeprefix("sql: ")
+    database = RecordDatabase()
+    database.add([NamedTable("get_3ac5", table)])
+    result = database.query(sql)
+    assert len(result.rows) == table.total_rows
+    assert set(result.columns) <= set(table.columns)
+
+
+def test_a_preview_without_room_has_no_query() -> None:
+    records = find_records([{"order id": n, "state": "open"} for n in range(90)])
+    assert "sql: " not in ResultSketch(records, "", name="get_3ac5").text(70)
+    assert "sql: " not in ResultSketch(records, "", name="records").text(900)

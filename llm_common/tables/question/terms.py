@@ -48,7 +48,6 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
-_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
@@ -204,22 +203,17 @@ class _Terms:
     # --- comparisons
 
     def _read_comparisons(self) -> None:
-        previous: Column | None = None
         for comparison in self._question.comparisons():
             numbers = set(comparison.words)
             if numbers & self._naming.used:
                 continue
             if comparison.is_written:
                 self._compared |= numbers
-            column, words, is_certain = self._column_of(comparison, previous)
-            if column is None:
-                continue
-            self._add_comparison(column, comparison, words, is_certain=is_certain)
-            previous = column
+            column, words, is_certain = self._column_of(comparison)
+            if column is not None:
+                self._add_comparison(column, comparison, words, is_certain=is_certain)
 
-    def _column_of(
-        self, comparison: Comparison, previous: Column | None
-    ) -> tuple[Column | None, set[int], bool]:
+    def _column_of(self, comparison: Comparison) -> tuple[Column | None, set[int], bool]:
         """Return the column of a comparison, its words, and whether nothing is left open."""
         first, last = comparison.words.start, comparison.words.stop - 1
         before, behind = self._naming.around(first, last)
@@ -238,8 +232,6 @@ class _Terms:
         if column is not None and column.is_list and named.isdisjoint(behind):
             return None, set(), False  # "size 11" is no number of sizes
         if column is None and comparison.is_written:
-            if previous is not None and not behind and not before:
-                return previous, set(), True
             column = self._only_measure(is_money=comparison.is_money)
             is_alone = True
         if column is not None:
@@ -274,8 +266,6 @@ class _Terms:
             is_price = column.is_money or bool(MONEY & set(column.last_stems))
             if column.is_numeric and not column.is_id and (is_price or not is_money):
                 measures.append(column)
-        if is_money and len(measures) > 1:  # the price, and not the cost of shipping
-            measures = [column for column in measures if MONEY.issuperset(column.last_stems)]
         return measures[0] if len(measures) == 1 else None
 
     def _add_comparison(
@@ -436,8 +426,6 @@ class _Terms:
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
-        if phrase.isdigit():
-            words |= self._result_words(indexes.start)
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -482,14 +470,6 @@ class _Terms:
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
 
-    def _result_words(self, first: int) -> set[int]:
-        """Return the words before a code that say that it was the outcome: "failed with"."""
-        words = set()
-        for index in range(max(first - 2, 0), first):
-            if self._words[index].text in _RESULT_VERBS:
-                words.add(index)
-        return words
-
     # --- flags
 
     def _read_flags(self) -> None:
@@ -501,21 +481,12 @@ class _Terms:
             if not indexes:
                 continue
             rows = frozenset(row for row, value in enumerate(column.values) if value is True)
-            words = set(indexes)
-            for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
-                text = self._words[index].text
-                if text in ("true", "yes", "false", "no"):
-                    words.update(range(indexes[-1] + 1, index + 1))
-                    is_negated ^= text in ("false", "no")
-                    break
-                if text not in ("is", "=", "set", "to", "flag"):
-                    break
             self._add(
                 Term(
                     columns=(column.index,),
                     first=indexes[0],
-                    last=max(words),
-                    words=frozenset(words),
+                    last=indexes[-1],
+                    words=frozenset(indexes),
                     sign="=",
                     operand="yes",
                     rows=rows,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.errors import ToolArgumentsError
-from llm_common.tables.sql.columns import SqlColumn, fits_64_bits, sql_columns
+from llm_common.tables.sql.columns import SqlColumn, fits_64_bits, quoted, sql_columns
 from llm_common.tables.sql.functions import add_text_functions
 from llm_common.tables.sql.size import compiled_size, plain_sql
 from llm_common.tables.table import Table
@@ -192,7 +192,7 @@ class RecordDatabase:
     def drop(self, name: str) -> None:
         """Remove a table, if there is one."""
         with self._unprotected():
-            self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+            self._connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
         self._columns.pop(name, None)
         self._notes.pop(name, None)
 
@@ -249,11 +249,11 @@ class RecordDatabase:
 
     def _insert(self, named: NamedTable) -> list[SqlColumn]:
         columns = sql_columns(named.table, max_columns=_MAX_COLUMNS)
-        declared = [f"{_quoted(column.name)} {column.affinity}" for column in columns]
+        declared = [f"{quoted(column.name)} {column.affinity}" for column in columns]
         places = ", ".join("?" * len(columns))
-        self._connection.execute(f"CREATE TABLE {_quoted(named.name)} ({', '.join(declared)})")
+        self._connection.execute(f"CREATE TABLE {quoted(named.name)} ({', '.join(declared)})")
         self._connection.executemany(
-            f"INSERT INTO {_quoted(named.name)} VALUES ({places})",  # noqa: S608
+            f"INSERT INTO {quoted(named.name)} VALUES ({places})",  # noqa: S608
             zip(*(column.cells for column in columns), strict=True),
         )
         return columns
@@ -381,17 +381,12 @@ def _authorize(
     return sqlite3.SQLITE_DENY
 
 
-def _quoted(name: str) -> str:
-    """Return a name as an SQL identifier. SQLite takes no NUL and no lone surrogate in one."""
-    return '"' + printable(name).replace("\0", "\N{REPLACEMENT CHARACTER}").replace('"', '""') + '"'
-
-
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _quoted_if_needed(name: str) -> str:
     is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in _KEYWORDS
-    return name if is_plain else _quoted(name)
+    return name if is_plain else quoted(name)
 
 
 _KEYWORDS: Final = frozenset(

@@ -280,9 +280,9 @@ class TestRecords:
     def test_the_records_that_the_request_names_come_first_s0_54(self) -> None:
         bundle = self.bundle(700, "What is drop457.?")
         text = bundle.render()
-        assert "600 records, 2 fields: n (0 to 599), word" in text
+        assert "600 records, 2 fields: n, word" in text
         assert "457 | drop457." in text
-        assert text.count('"word"') == 0
+        assert text.count('"word":') == 0
         assert form_of(bundle, output(1).pointer_id) == "passages"
         assert "characters; the rest is unread: read it by the id" in text
 
