@@ -242,7 +242,9 @@ class TableSketch:
 
     def _match_columns(self, question: TableQuestion) -> list[int]:
         """Return the columns of matching records: what matched, what names them, what is asked."""
-        columns = list(question.matched[:_MAX_MATCHED_COLUMNS])
+        # A link is long, and words occur in it by chance.
+        matched = [index for index in question.matched if not self._has_links(index)]
+        columns = matched[:_MAX_MATCHED_COLUMNS]
         for condition in question.conditions:
             # A value that all of these records have stands in the condition, a word of it does not.
             cells = set().union(*(self._cells(index, question.rows) for index in condition.columns))

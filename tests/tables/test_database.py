@@ -350,7 +350,14 @@ def by_random_texts(seed: int) -> tuple[str, list[object]]:
     calls: list[tuple[str, list[object]]] = [
         ("? LIKE ?", [cell, text("aAä%__%%", 8)]),
         ("? LIKE ? ESCAPE ?", [cell, text("aA%_!", 7) + "b", choice.choice("!aA%_")]),
-        ("? GLOB ?", [cell, text("abA*?ä", 5) + choice.choice(["", "[a-c]", "[^b]*", "[]a]"])]),
+        (
+            "? GLOB ?",
+            [
+                cell,
+                text("abA*?ä", 5)
+                + choice.choice(["", "[a-c]", "[^b]*", "[]a]", "[!a]", "[^!]", "[a"]),
+            ],
+        ),
         ("instr(?, ?)", [cell, choice.choice([text("abä", 3), 2, None])]),
         ("replace(?, ?, ?)", [cell, text("abä", 2), text("xyä", 3)]),
         ("trim(?, ?)", [cell, text("abä 1", 3)]),
@@ -452,6 +459,15 @@ def test_a_comparison_of_numbers_as_text_is_told_t_15() -> None:
     assert database.query("SELECT max(Weight) FROM t").notes == (note,)
     assert database.query("SELECT weight, id FROM t").notes == ()
     assert database.query("SELECT id FROM t WHERE id > 5").notes == ()
+
+
+@pytest.mark.parametrize("flags", [(True, False), ("yes", "no")])
+def test_a_comparison_of_a_flag_says_what_it_is_t_15(flags: tuple[Json, Json]) -> None:
+    database = loaded([{"id": n, "active": flags[n % 2]} for n in range(30)])
+    found = database.query("SELECT count(*) FROM t WHERE active = 'yes'")
+    assert found.rows == ((0,),)
+    assert found.notes[0].startswith("active is 1 or 0.")
+    assert database.query("SELECT count(*) FROM t WHERE active").rows == ((15,),)
 
 
 def test_lines_that_are_no_rows_are_told_t_17() -> None:

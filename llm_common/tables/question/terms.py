@@ -36,7 +36,6 @@ from llm_common.tables.values import (
 
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SHOWN_VALUES: Final = 3
-_CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
 
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
@@ -391,13 +390,8 @@ class _Terms:
         is_name = self._question.text[words[0].start].isupper() and indexes.start > 0
         if is_name and any(entry.is_exact for entry in found.values()):
             return True  # the language Go, and no verb
-        # "On hold" and "of type other" are values, "of" and "other" are not.
-        whole = [self._columns[index] for index, entry in found.items() if entry.whole]
-        before = range(max(indexes.start - 1, 0), indexes.start)
-        if all(self._words[index].text in NEUTRAL for index in before):
-            return bool(whole) and len(words) > 1
-        named = any(self._naming.named_by(column, before)[1] for column in whole)
-        return named or (bool(whole) and len(words) > 1)
+        # "On hold" is a value, "of" and "other" are not.
+        return len(words) > 1 and any(entry.whole for entry in found.values())
 
     def _value_term(self, phrase: str, indexes: range, found: dict[int, _Found]) -> Term | None:
         named = self._columns_named_near(indexes, found)
@@ -457,12 +451,10 @@ class _Terms:
     ) -> dict[int, _Found]:
         """Return the columns whose value a phrase may be."""
         if phrase.lstrip("-").replace(",", "").isdigit():
-            is_code = len(phrase) >= _CODE_DIGITS
             possible = {}
             for index, entry in found.items():
                 column = self._columns[index]
-                is_key = column.is_id and column.is_unique
-                if index in named or is_key or (is_code and column.is_category):
+                if index in named or (column.is_id and column.is_unique):
                     possible[index] = entry
             return possible
         if all(self._words[index].stem in self._naming.names for index in indexes):

@@ -48,7 +48,8 @@ def sql_columns(table: Table, *, max_columns: int) -> list[SqlColumn]:
             names = distinct_names([*names, f"{column.name}_text"])
             cells = [None if cell is None else _storable(cell_text(cell)) for cell in column.cells]
             texts.append(SqlColumn(names[-1], "TEXT", cells))
-            note = f"{column.name} has {column.type.unit or 'the'} values, {names[-1]} the texts."
+            beside = f"{column.name} has {column.type.unit or 'the'} values, {names[-1]} the texts."
+            note = f"{note} {beside}".strip()
         values = list(map(_storable, column.values))
         typed.append(SqlColumn(column.name, _affinity(column, values), values, note))
     return [*typed, *texts]
@@ -67,6 +68,8 @@ def _affinity(column: Column, cells: Sequence[Cell]) -> str:
 
 def _note_on(column: Column) -> str:
     """Return what a comparison of a text column of numbers does, or ""."""
+    if column.is_flag:
+        return f"{column.name} is 1 or 0."
     if column.type.kind != "text":
         return ""
     sample = list(islice(column.counts, _SAMPLE_CELLS))

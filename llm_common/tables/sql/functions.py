@@ -21,7 +21,7 @@ _SHORT_CHARS: Final = 1_000
 _MATCH_S: Final = 1.0  # of one match with a longer text, which does not hold Python's lock
 _WHOLE: Final = re.compile(r"^-?\d+(?=e|$)")  # digits without a point
 _WILDCARDS: Final = {"%": "*", "_": "?"}
-_SET: Final = re.compile(r"\[\^")
+_SET: Final = re.compile(r"\[(\^?)(\]?[^\]]*)\]")
 
 
 def add_text_functions(
@@ -76,7 +76,19 @@ def _is_like(pattern: str, text: str, escape: str = "") -> bool:
 
 
 def _is_glob(pattern: str, text: str) -> bool:
-    return _matches(_SET.sub("[!", pattern), text)
+    if "[" in _SET.sub("", pattern):
+        return False  # SQLite matches nothing with a set that has no end
+    return _matches(_SET.sub(_set_of, pattern), text)
+
+
+def _set_of(match: re.Match[str]) -> str:
+    """Return a set of GLOB as one of `fnmatch`, which begins with "!" to negate."""
+    members = match[2].lstrip("!")
+    if members != match[2]:
+        members += "!"
+    if match[1]:
+        return f"[!{members}]"
+    return "!" if members == "!" else f"[{members}]"
 
 
 def _matches(pattern: str, text: str) -> bool:
