@@ -1,7 +1,6 @@
 """Serve MCP hosts in front of other servers, on stdio or over HTTP: `Gateway`."""
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -59,7 +58,7 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config
-        self._sessions: dict[str, HostSession] = {}
+        self._sessions: dict[tuple[str, str], HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._collecting: asyncio.Task[None] | None = None
         self.store: Final = store_of(config)
@@ -198,15 +197,15 @@ class Gateway:
             authorization: The header of its requests with the token.
             session_id: The protocol's id. "" for the hosts of the 2026 protocol with the token.
         """
-        return self._sessions.get(_key_of(authorization, session_id))
+        return self._sessions.get((authorization, session_id))
 
     def leave(self, authorization: str, session_id: str) -> None:
         """End the session of a host over HTTP, if there is one. See `find`."""
-        key = _key_of(authorization, session_id)
+        key = authorization, session_id
         if key in self._sessions:
             self._end(key)
 
-    def _end(self, key: str) -> None:
+    def _end(self, key: tuple[str, str]) -> None:
         # Not awaited: the servers of an idle session must not delay a new host.
         closing = asyncio.create_task(self._sessions.pop(key).close())
         self._closing.add(closing)
@@ -263,7 +262,7 @@ def scope_of(config: GatewayConfig, host: HostContext) -> ResultScope:
     return ResultScope.of_token(host.request.headers.get("authorization", ""))
 
 
-def session_key(host: HostContext) -> str:
+def session_key(host: HostContext) -> tuple[str, str]:
     """Return the key of a host's session.
 
     On stdio, there is one host. Over HTTP, the key depends on the token and on the protocol's
@@ -271,16 +270,11 @@ def session_key(host: HostContext) -> str:
     a token.
     """
     if host.request is None:
-        return "stdio"
+        return "", ""
     headers = host.request.headers
     modern = host.protocol_version in MODERN_PROTOCOL_VERSIONS
     session = "" if modern else headers.get("mcp-session-id", "")
-    return _key_of(headers.get("authorization", ""), session)
-
-
-def _key_of(authorization: str, session_id: str) -> str:
-    # A header has no line break, so no two pairs of token and session share a key.
-    return hashlib.sha256(f"{authorization}\n{session_id}".encode()).hexdigest()
+    return headers.get("authorization", ""), session
 
 
 def store_of(config: GatewayConfig) -> ContextPointerStore:

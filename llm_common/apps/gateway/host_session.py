@@ -4,11 +4,12 @@ import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp import ClientSession, MCPError
+from mcp import MCPError
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import event_from_wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -35,7 +36,6 @@ from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
     responses_for_server,
-    with_server_names,
 )
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.requests import read_resource, unwatch, watch
@@ -291,8 +291,6 @@ class HostSession:
         host: HostContext | None,
     ) -> CallResult:
         connection = self.catalogue.servers[tool.server].connection
-        if question := await connection.roots_first(params, host):
-            return question
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(
                 name=tool.name,
@@ -311,15 +309,18 @@ class HostSession:
                 if is_free and host is not None:
                     await host.session.report_progress(progress, total, message)
 
-        async def send(session: ClientSession) -> CallResult:
-            server = self.catalogue.config.servers[tool.server]
-            timeout_s = server.call_timeout_s or self.catalogue.config.call_timeout_s
-            return await session.send_request(
-                request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
-            )
-
+        server = self.catalogue.config.servers[tool.server]
+        send = partial(
+            connection.request,
+            request,
+            _ANSWER,
+            params,
+            host,
+            timeout_s=server.call_timeout_s or self.catalogue.config.call_timeout_s,
+            progress=report if wants_progress else None,
+        )
         try:
-            result = await connection.use(send, host=host)
+            result: CallResult = await send()
         except MCPError as exc:
             if exc.code != types.HEADER_MISMATCH:
                 raise await self._with_short_message(exc, tool, name, arguments) from exc
@@ -327,7 +328,7 @@ class HostSession:
             # A call that was refused for its headers has had no effect, so a retry is safe.
             self.catalogue.mark_stale(tool.server)
             await self.catalogue.listing()
-            result = await connection.use(send, host=host)
+            result = await send()
         if result.meta:  # a server must not use the gateway's own keys
             meta: Any = {
                 key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
@@ -335,7 +336,7 @@ class HostSession:
             result = result.model_copy(update={"meta": meta or None})
         self.results.counts.calls += 1
         if isinstance(result, types.InputRequiredResult):
-            return with_server_names(result, tool.server)
+            return result
         return await self._with_preview(result, tool, name, arguments, intent)
 
     async def _with_preview(

@@ -12,16 +12,22 @@ import httpx2
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.subscriptions import event_to_notification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import TOO_LONG
 from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES
 from llm_common.apps.gateway.servers.logins import LoginError
-from llm_common.apps.gateway.servers.questions import HostChannel, HostContext, ServerQuestions
+from llm_common.apps.gateway.servers.questions import (
+    HostChannel,
+    HostContext,
+    ServerQuestions,
+    with_server_names,
+)
 from llm_common.apps.gateway.servers.transport import Wire, streams_of
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 
@@ -202,19 +208,48 @@ class ServerConnection:
             self.questions.expect_roots_question()
             await ready.result().session.send_notification(types.RootsListChangedNotification())
 
-    async def roots_first(
-        self, params: types.InputResponseRequestParams, host: HostContext | None
-    ) -> types.InputRequiredResult | None:
-        """Return the question for the host's roots that has to precede a request, or None.
+    async def request(
+        self,
+        request: types.ClientRequest,
+        answer: TypeAdapter[Any],
+        params: types.InputResponseRequestParams,
+        host: HostContext | None,
+        *,
+        timeout_s: float | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> Any:
+        """Send a host's request and return the answer. Questions in it name the server.
+
+        A question for the host's roots may take the place of the answer.
+
+        Args:
+            request: The request.
+            answer: Reads the answer.
+            params: What the host sent.
+            host: The context of the host's request. None without a host.
+            timeout_s: Seconds for the answer. None for no limit.
+            progress: Called with the progress that the server reports. None to ask for none.
 
         Raises:
-            ServerDownError: If the server does not start.
+            ServerDownError: If the server is down, or ended during the call.
+            ToolFailedError: If the answer is not valid MCP, or did not come in time.
+            MCPError: If the server refused.
         """
         client = await self.client()
         # A server of the newest protocol asks by itself, in its answer.
-        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return None
-        return self.questions.roots_first(params, host)
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            question = self.questions.roots_first(params, host)
+            if question is not None:
+                return question
+        result = await self.use(
+            lambda session: session.send_request(
+                request, answer, timeout_s, progress_callback=progress
+            ),
+            host=host,
+        )
+        if isinstance(result, types.InputRequiredResult):
+            return with_server_names(result, self.name)
+        return result
 
     async def watch(self, uri: str, watcher: object) -> None:
         """Ask the server to announce changes of a resource, also after a restart.

@@ -10,11 +10,7 @@ from pydantic import TypeAdapter
 from llm_common.apps.gateway.servers.catalogue import Catalogue, Kind, ServerOffer
 from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.limits import REQUEST_WAIT_S
-from llm_common.apps.gateway.servers.questions import (
-    HostContext,
-    responses_for_server,
-    with_server_names,
-)
+from llm_common.apps.gateway.servers.questions import HostContext, responses_for_server
 from llm_common.errors import ToolError
 
 _RESOURCE: Final = TypeAdapter[Any](types.ReadResourceResult | types.InputRequiredResult)
@@ -81,18 +77,11 @@ async def _answer(
     params: types.InputResponseRequestParams,
     host: HostContext,
 ) -> Any:
-    """Send a host's request to its server, after a question for the host's roots if needed."""
+    """Send a host's request to its server. Every failure becomes an error of the protocol."""
     try:
-        if question := await connection.roots_first(params, host):
-            return question
-        result = await connection.use(
-            lambda session: session.send_request(request, answer), host=host
-        )
+        return await connection.request(request, answer, params, host)
     except ToolError as exc:
         raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
-    if isinstance(result, types.InputRequiredResult):
-        return with_server_names(result, connection.name)
-    return result
 
 
 async def complete(
