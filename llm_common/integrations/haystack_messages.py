@@ -5,6 +5,8 @@ from typing import Any
 
 from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 
+from llm_common.integrations.translation import chat_call
+
 
 def read_message(message: ChatMessage) -> dict[str, Any]:
     """Return a message in the shape of chat completions, without images."""
@@ -12,12 +14,11 @@ def read_message(message: ChatMessage) -> dict[str, Any]:
         text = result_text(result) or ""
         return {"role": "tool", "tool_call_id": _call_id(result.origin), "content": text}
     fields: dict[str, Any] = {"role": message.role.value, "content": "\n".join(message.texts)}
-    calls = []
-    for call in message.tool_calls:
-        function = {"name": call.tool_name, "arguments": json.dumps(call.arguments)}
-        calls.append({"id": _call_id(call), "function": function})
-    if calls:
-        fields["tool_calls"] = calls
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            chat_call(_call_id(call), call.tool_name, json.dumps(call.arguments))
+            for call in message.tool_calls
+        ]
     return fields
 
 

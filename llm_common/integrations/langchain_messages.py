@@ -7,6 +7,7 @@ from langchain.tools import BaseTool
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from llm_common.integrations.translation import chat_call
 from llm_common.tools import ToolDefinition
 
 # By message type. Other types, such as `chat`, count as messages of the user.
@@ -42,11 +43,9 @@ def read_message(message: BaseMessage) -> Mapping[str, Any]:
     if isinstance(message, ToolMessage):
         fields["tool_call_id"] = message.tool_call_id
     if isinstance(message, AIMessage) and message.tool_calls:
-        calls = []
-        for call in message.tool_calls:
-            function = {"name": call["name"], "arguments": call["args"]}
-            calls.append({"id": call["id"], "type": "function", "function": function})
-        fields["tool_calls"] = calls
+        fields["tool_calls"] = [
+            chat_call(call["id"], call["name"], call["args"]) for call in message.tool_calls
+        ]
     return fields
 
 

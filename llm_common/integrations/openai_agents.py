@@ -31,12 +31,16 @@ from llm_common.integrations.openai_agents_tools import (
 from llm_common.integrations.responses_items import (
     arguments_of,
     group_items,
-    last_question,
     read_group,
     write_group,
 )
 from llm_common.integrations.stored_items import StoredItems
-from llm_common.integrations.translation import choose_tools, fold_messages, read_back_or_explain
+from llm_common.integrations.translation import (
+    chat_call,
+    choose_tools,
+    fold_messages,
+    read_back_or_explain,
+)
 from llm_common.tools import Tool as SessionTool
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
@@ -181,13 +185,12 @@ class LLMCommonSession(StoredItems):
             return result
         # The input of a model call ends before the response that made the tool call.
         messages = [*map(read_group, group_items(self._input))]
-        call = {"function": {"name": ctx.tool_name, "arguments": ctx.tool_arguments}}
+        call = chat_call(ctx.tool_call_id, ctx.tool_name, ctx.tool_arguments)
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         preview = await self.session.offload(
             content,
             tool=ctx.tool_name,
             args=arguments_of(ctx.tool_arguments),
-            query=last_question(ctx.turn_input),
             turn=self._turn,
             messages=messages,
         )

@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from llm_common.integrations.translation import chat_call
 from llm_common.text import to_plain
 
 
@@ -129,10 +130,9 @@ def read_piece(piece: Piece) -> dict[str, Any]:
     message = piece.message
     if isinstance(message, ModelResponse):
         content = [_block(part) for part in message.parts if not isinstance(part, ToolCallPart)]
-        calls = []
-        for call in message.tool_calls:
-            function = {"name": call.tool_name, "arguments": call.args}
-            calls.append({"id": call.tool_call_id, "function": function})
+        calls = [
+            chat_call(call.tool_call_id, call.tool_name, call.args) for call in message.tool_calls
+        ]
         return {"role": "assistant", "content": content, "tool_calls": calls}
     part: Any = message.parts[0]
     if isinstance(part, ToolReturnPart):

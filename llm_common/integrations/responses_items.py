@@ -9,17 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_common.integrations.translation import plain_text
-
-
-def last_question(items: Sequence[Any]) -> str:
-    """Return the last text of the user, or ""."""
-    for item in reversed(items):
-        if item.get("role") == "user":
-            text = plain_text(item.get("content"))
-            if text:
-                return text
-    return ""
+from llm_common.integrations.translation import chat_call
 
 
 def group_items(items: Sequence[Any]) -> list[list[Any]]:
@@ -50,8 +40,7 @@ def read_group(group: list[Any]) -> Mapping[str, Any]:
     for item in group:
         content = item.get("content")
         if item.get("type") == "function_call":
-            function = {"name": item["name"], "arguments": item["arguments"]}
-            calls.append({"id": item["call_id"], "function": function})
+            calls.append(chat_call(item["call_id"], item["name"], item["arguments"]))
         elif not item.get("role"):  # such as reasoning
             blocks.append(item)
         elif isinstance(content, str):

@@ -112,6 +112,11 @@ async def read_back_or_explain(session: Session, tool_name: str, args: Mapping[s
         return exc.message
 
 
+def chat_call(call_id: str | None, name: str, arguments: Any) -> dict[str, Any]:
+    """Return a call in the shape of chat completions."""
+    return {"id": call_id, "function": {"name": name, "arguments": arguments}}
+
+
 def plain_text(content: object) -> str | None:
     """Return a tool's content as one text if it is a text or blocks of text only.
 

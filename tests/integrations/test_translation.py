@@ -12,7 +12,6 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.responses_items import (
     arguments_of,
     group_items,
-    last_question,
     read_group,
     write_group,
 )
@@ -135,8 +134,6 @@ def test_items_of_one_model_response_are_one_message() -> None:
     assert write_group(groups[2], "short") == [{**output, "output": "short"}]
     assert write_group(groups[3], "short") == [{"role": "assistant", "content": "short"}]
     assert write_group(None, "note") == [{"role": "user", "content": "note"}]
-    assert last_question([asked, call]) == "Go"
-    assert last_question([call]) == ""
 
 
 @pytest.mark.parametrize(
