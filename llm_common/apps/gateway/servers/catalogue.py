@@ -398,10 +398,10 @@ class Catalogue:
         """Return a listing, and the names of its changed tools, which are marked or held back."""
         changed: dict[str, frozenset[str]] = {}
         tools: dict[str, list[ServerTool]] = {}
-        for server, own in listed.items():
-            changed[server] = changed_names(own.approved, own.tools)
+        for server, offered in listed.items():
+            changed[server] = changed_names(offered.approved, offered.tools)
             tools[server] = []
-            for tool in own.tools:
+            for tool in offered.tools:
                 is_changed = tool.name in changed[server]
                 tools[server].append(_marked(tool, config) if is_changed else tool)
         return ToolListing(config, tools, self._counter), changed
