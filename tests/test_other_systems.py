@@ -13,7 +13,9 @@ import asyncio
 import llm_common.agents as agents
 for name in agents.__all__:
     getattr(agents, name)
-import llm_common.context, llm_common.core, llm_common.history, llm_common.memory, llm_common.trace
+import llm_common.apps.cli.app, llm_common.clients, llm_common.context, llm_common.core
+import llm_common.folders, llm_common.history, llm_common.integrations.functions
+import llm_common.memory, llm_common.testing, llm_common.tools, llm_common.trace
 from llm_common.errors import StoreError
 
 try:

@@ -21,7 +21,6 @@ from llm_common.apps.cli.terminal import (
     ExitCode,
     InertErrorGroup,
     example,
-    needs_extra,
     print_json,
     say,
     show_progress,
@@ -33,9 +32,6 @@ from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, read_path
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
-
-# If one of these cannot be imported, the extra `inspect` is missing. Anything else is a bug.
-_INSPECT_PACKAGES = frozenset({"jinja2", "starlette", "uvicorn"})
 
 app = typer.Typer(
     name="llm-common",
@@ -143,8 +139,7 @@ def inspect(
     The command prints an address on stderr and serves until Ctrl-C. The pages can be reached only
     from this machine, and only with the token in the printed address.
     """
-    with needs_extra("inspect", "inspect", _INSPECT_PACKAGES):
-        from llm_common.apps.inspector.application import Inspector, serve
+    from llm_common.apps.inspector.application import Inspector, serve
 
     if store and "://" in store:
         raise typer.BadParameter(

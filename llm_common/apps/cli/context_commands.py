@@ -65,10 +65,12 @@ context = typer.Typer(
 
 
 def _check_range(value: str | None) -> str | None:
-    if value is not None and not _RANGE.fullmatch(value):
-        raise typer.BadParameter(
-            f"{value[:40]!r} is not a range. Write the first and the last number as 10:20"
-        )
+    if value is not None:
+        first, last = _parse_range(value) or (1, 0)
+        if first > last:
+            raise typer.BadParameter(
+                f"{value[:40]!r} is not a range. Write the first and the last number as 10:20"
+            )
     return value
 
 
@@ -186,7 +188,6 @@ def query_records(
     `SELECT * FROM tables` lists the tables.
     """
     from llm_common.agents import Session, SessionConfig, is_run_id
-    from llm_common.errors import ToolArgumentsError
 
     opened, _ = open_store(store, reading=True)
     query_id = query_id_for(opened, query)
@@ -206,10 +207,7 @@ def query_records(
         else:
             print_text(await session.query(sql, cursor=cursor))
 
-    try:
-        asyncio.run(answer())
-    except ToolArgumentsError as exc:
-        raise typer.BadParameter(exc.message) from exc
+    asyncio.run(answer())
 
 
 @context.command(
@@ -251,36 +249,28 @@ def read(
 
     The text goes to stdout. The cursor of the next part goes to stderr.
     """
-    from pydantic import ValidationError
+    from llm_common.agents import read_context
 
-    from llm_common.core import DefaultCounter
-    from llm_common.pointers import ResultPart, read_payload
-
-    part: ResultPart | None = None
-    options: dict[str, object] = {
+    part: dict[str, object] = {
         "path": path,
         "keys": keys or None,  # False would count as a given option
         "lines": _parse_range(lines),
         "chars": _parse_range(chars),
         "regex": regex,
     }
-    options = {name: value for name, value in options.items() if value is not None}
-    if options:
-        try:
-            part = ResultPart.model_validate(options)
-        except ValidationError as exc:  # two options that exclude each other
-            raise typer.BadParameter(exc.errors()[0]["msg"]) from exc
+    selected = {name: value for name, value in part.items() if value is not None}
     stored, payload = _load(query, pointer, store)
     if whole:
         # A token has at least one byte. The factor leaves space for the frame around the text.
         limit_tokens = max(len(payload), limit_tokens) * 2
-    reading = read_payload(
-        stored,
-        payload,
-        part=part,
-        cursor=cursor,
-        max_tokens=limit_tokens,
-        counter=DefaultCounter(),
+    reading = asyncio.run(
+        read_context(
+            stored.pointer_id,
+            load=lambda _: (stored, payload),
+            select=selected or None,
+            cursor=cursor,
+            max_tokens=limit_tokens,
+        )
     )
     if json:
         print_json(reading)

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +15,6 @@ from llm_common.apps.cli.terminal import (
     confirm,
     end,
     example,
-    needs_extra,
     print_json,
     safe_line,
     say,
@@ -32,12 +30,7 @@ if TYPE_CHECKING:
 # A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
-# If one of these cannot be imported, the extra `mcp` is missing. Anything else is a bug.
-_GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "pyjson5", "starlette", "tomlkit", "uvicorn"})
 _MAX_APPROVED_CHARS = 4_000  # of what a user approves, such as a description of 2,047 characters
-
-needs_gateway = partial(needs_extra, "the gateway", "mcp", _GATEWAY_PACKAGES)
-"""Say how to install the extra if one of its packages is missing."""
 
 gateway = typer.Typer(
     cls=InertErrorGroup,
@@ -204,9 +197,8 @@ def serve(
         "forget": forget,
     }
     gateway_config = _read_config(config, **settings)
-    with needs_gateway():
-        # Imports the server, for which a package of the extra may be missing.
-        asyncio.run(_serve(gateway_config, http))
+    # Imports the server, for which a package of the extra may be missing.
+    asyncio.run(_serve(gateway_config, http))
 
 
 @gateway.command(epilog=example("gateway status"))
@@ -216,8 +208,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
     The command ends with 3 if none has run.
     """
     settings = _read_config([], folder=folder)  # reports are in the folder, whatever the servers
-    with needs_gateway():
-        from llm_common.apps.gateway.serving import reports
+    from llm_common.apps.gateway.serving import reports
 
     past_runs = reports(settings)
     if json:
@@ -236,10 +227,9 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     The command ends with 1 if a server or a tool cannot be used.
     """
     settings = _read_config(config)
-    with needs_gateway():
-        from llm_common.apps.gateway.serving import examine
+    from llm_common.apps.gateway.serving import examine
 
-        report = asyncio.run(examine(settings))
+    report = asyncio.run(examine(settings))
     if json:
         print_json(report)
     else:
@@ -256,22 +246,21 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
     agent may have written the file.
     """
     settings = _read_config(config, folder=folder)
-    with needs_gateway():
-        from llm_common.apps.gateway.approving import approve as approve_servers, pending
+    from llm_common.apps.gateway.approving import approve as approve_servers, pending
 
-        approvals = pending(settings)
-        if not approvals:
-            say("Nothing waits for approval.")
-            return
-        for approval in approvals:
-            if approval.starts:
-                starts = safe_line(approval.starts, max_chars=_MAX_APPROVED_CHARS)
-                typer.echo(f"{safe_line(approval.server)}: starts {starts}")
-            for tool in approval.tools:
-                typer.echo(f"{safe_line(approval.server)}: its tool {safe_line(tool.name)} changed")
-                _show_change(tool)
-        confirm("Approve this?", yes=yes)
-        approve_servers(settings, approvals)
+    approvals = pending(settings)
+    if not approvals:
+        say("Nothing waits for approval.")
+        return
+    for approval in approvals:
+        if approval.starts:
+            starts = safe_line(approval.starts, max_chars=_MAX_APPROVED_CHARS)
+            typer.echo(f"{safe_line(approval.server)}: starts {starts}")
+        for tool in approval.tools:
+            typer.echo(f"{safe_line(approval.server)}: its tool {safe_line(tool.name)} changed")
+            _show_change(tool)
+    confirm("Approve this?", yes=yes)
+    approve_servers(settings, approvals)
 
 
 async def _serve(config: "GatewayConfig", http: int | None) -> None:
@@ -295,10 +284,9 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     if paths is None:
         raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
-    with needs_gateway():
-        from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+    from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 
-        return GatewayConfig.from_files(*paths, **settings)
+    return GatewayConfig.from_files(*paths, **settings)
 
 
 def _show(report: "GatewayReport", title: str) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from llm_common.apps.cli.gateway_commands import needs_gateway
 from llm_common.apps.cli.terminal import DryRun, ExitCode, end, safe_line, safe_text, say
 
 if TYPE_CHECKING:
@@ -57,11 +56,10 @@ def install(
     The rest of the file stays as it is, and a copy is kept beside it. A second run changes nothing,
     or takes over servers that were added to the host meanwhile.
     """
-    with needs_gateway():
-        from llm_common.apps.gateway.configuration.install import plan_install
-        from llm_common.apps.gateway.configuration.known_hosts import HOSTS
+    from llm_common.apps.gateway.configuration.install import plan_install
+    from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
-        plan = plan_install(HOSTS[host], scope, config=config or (), options=options or ())
+    plan = plan_install(HOSTS[host], scope, config=config or (), options=options or ())
     if show_entry:
         typer.echo(
             json.dumps({HOSTS[host].entry_name(scope): plan.entry}, indent=2, ensure_ascii=False)
@@ -79,11 +77,10 @@ def install(
 
 def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: DryRun = False) -> None:
     """Take the gateway out of the configuration of a host, and put the host's servers back."""
-    with needs_gateway():
-        from llm_common.apps.gateway.configuration.install import plan_uninstall
-        from llm_common.apps.gateway.configuration.known_hosts import HOSTS
+    from llm_common.apps.gateway.configuration.install import plan_uninstall
+    from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
-        plan = plan_uninstall(HOSTS[host], scope)
+    plan = plan_uninstall(HOSTS[host], scope)
     _carry_out(plan, dry_run=dry_run, moved="moved back")
 
 

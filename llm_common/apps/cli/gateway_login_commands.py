@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_common.apps.cli.gateway_commands import needs_gateway
 from llm_common.apps.cli.terminal import ExitCode, end, say
 from llm_common.errors import ConfigError
 from llm_common.text import one_line
@@ -48,9 +47,8 @@ def login(
     gateway renews it. Nothing else ever starts a login.
     """
     entry = _server(server, config)
-    with needs_gateway():
-        from llm_common.apps.gateway.servers.logins import LoginError, LoginStore
-        from llm_common.apps.gateway.servers.oauth_login import log_in
+    from llm_common.apps.gateway.servers.logins import LoginError, LoginStore
+    from llm_common.apps.gateway.servers.oauth_login import log_in
 
     def show(url: str) -> None:
         say(f"Log in at {url}")
@@ -69,8 +67,7 @@ def login(
 def logout(server: _Name, *, config: _Config = None) -> None:
     """Delete the token of a server. The command ends with 3 if there is none."""
     entry = _server(server, config)
-    with needs_gateway():
-        from llm_common.apps.gateway.servers.logins import LoginStore
+    from llm_common.apps.gateway.servers.logins import LoginStore
 
     if not LoginStore().remove(entry.url):
         end(f"There is no login to {server}.", ExitCode.NOTHING)
@@ -78,14 +75,13 @@ def logout(server: _Name, *, config: _Config = None) -> None:
 
 
 def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
-    with needs_gateway():
-        from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
-        from llm_common.runtime import default_config_dir
+    from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+    from llm_common.runtime import default_config_dir
 
-        if paths is None:
-            folder = default_config_dir() / "gateway"
-            paths = sorted([*folder.glob("*.json"), *folder.glob("*.toml")])
-        servers = GatewayConfig.from_files(*paths).servers
+    if paths is None:
+        folder = default_config_dir() / "gateway"
+        paths = sorted([*folder.glob("*.json"), *folder.glob("*.toml")])
+    servers = GatewayConfig.from_files(*paths).servers
     remote = [other for other, server in servers.items() if server.url]
     if name not in remote:
         names = one_line(", ".join(remote) or "none", max_chars=_MAX_CHARS)

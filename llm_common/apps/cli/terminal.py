@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -29,7 +29,7 @@ from llm_common.errors import (
     PointerNotFoundError,
     ToolArgumentsError,
 )
-from llm_common.runtime import missing_extra
+from llm_common.runtime import install_command
 from llm_common.text import CONTROLS, inert, one_line
 
 _MAX_CELL_CHARS = 300  # about four lines of a terminal
@@ -37,6 +37,17 @@ _MAX_LOG_CHARS = 1_000
 _MAX_LISTED = 5  # names in one message
 _QUIET_S = 1.0  # a bar that flashes up for less disturbs more than it informs
 _FILE_COLUMNS = 160  # rich assumes 80 columns for a file, which would wrap most paths
+
+# The extra that installs a package. Any other missing module is a bug.
+_EXTRAS = {
+    "jinja2": "inspect",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "pyjson5": "mcp",
+    "starlette": "inspect",
+    "tomlkit": "mcp",
+    "uvicorn": "inspect",
+}
 
 
 class ExitCode(IntEnum):
@@ -140,25 +151,15 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def needs_extra(what: str, extra: str, packages: Container[str]) -> Iterator[None]:
-    """Say how to install an extra if one of its packages cannot be imported.
-
-    Raises:
-        ConfigError: If such a package is missing. Any other missing module is a bug.
-    """
+def _inert_errors() -> Iterator[None]:
+    """Print a usage error or a missing extra on one line, without the controls that it quotes."""
     try:
         yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in packages:
+        package = (exc.name or "").partition(".")[0]
+        if package not in _EXTRAS:
             raise
-        raise missing_extra(f"{what} needs {exc.name}", extra) from exc
-
-
-@contextmanager
-def _inert_errors() -> Iterator[None]:
-    """Print a usage error on one line, without the control characters that it quotes."""
-    try:
-        yield
+        end(f"Error: this needs {package}: {install_command(_EXTRAS[package])}", ExitCode.USAGE)
     except Exception as exc:
         # Usage errors are click's or typer's own class, depending on typer's version.
         # Both have this method.

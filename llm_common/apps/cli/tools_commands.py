@@ -22,7 +22,6 @@ from llm_common.apps.cli.terminal import (
     show_progress,
 )
 from llm_common.errors import ConfigError
-from llm_common.runtime import install_command
 
 if TYPE_CHECKING:
     from llm_common.tools import ToolDefinition
@@ -160,16 +159,11 @@ def _list_server_tools(source: Path) -> "tuple[ToolDefinition, ...]":
     """Start the servers of an `mcpServers` file, and return their tools.
 
     Raises:
-        ConfigError: If the extra `mcp` is missing, or the file cannot be used.
+        ConfigError: If the file cannot be used.
+        ModuleNotFoundError: If the extra `mcp` is missing.
     """
-    try:
-        from llm_common.apps.gateway import GatewayConfig, mcp_tools
-    except ImportError as exc:
-        raise ConfigError(
-            f"{source} names servers, whose tools need {exc.name}. "
-            f"Name a file of definitions instead, or run {install_command('mcp')}",
-            variable="FILE",
-        ) from exc
+    from llm_common.apps.gateway import GatewayConfig, mcp_tools
+
     # Nothing is stored: the servers are listed and never called.
     config = GatewayConfig.from_files(source, max_whole_tokens=None, memory_only=True)
     if config.left_out and not config.servers:

@@ -389,7 +389,7 @@ def test_hostile_outputs_are_inert_in_lists(
         (
             ["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."],
             2,
-            "the last line is before the first",
+            "'3:1' is not a range",
         ),
         (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is not a pointer id"),
         (["list", "--limit", "0", "--store", "."], 2, "--limit"),

@@ -143,7 +143,10 @@ def test_an_empty_list_ends_with_3(tmp_path: Path) -> None:
 def test_servers_need_the_extra_that_asks_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "llm_common.apps.gateway", None)
+    for name in [name for name in sys.modules if name.startswith("llm_common.apps.gateway")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
     path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
-    output = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())
-    assert f"Name a file of definitions instead, or run {install_command('mcp')}" in output
+    for arguments in (("tools", "list"), ("gateway", "doctor", "-c")):
+        error = run(*arguments, path, code=2).stderr
+        assert error == f"Error: this needs mcp_types: {install_command('mcp')}\n"
