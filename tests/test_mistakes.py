@@ -555,6 +555,20 @@ MISTAKES = [
         "query must be a str, got NoneType; pass the words to find",
     ),
     Mistake(
+        "an address where the folder of a store belongs",
+        lambda at: Session("s3://bucket/prefix"),
+        TypeError,
+        "store is an address, and a str is the path of a folder; pass "
+        "ObjectContextPointerStore.from_url(address)",
+    ),
+    Mistake(
+        "a function as the counter of a session",
+        lambda at: SessionConfig(counter=len),
+        TypeError,
+        "counter must be a TokenCounter, got builtin_function_or_method; pass an object with "
+        "count(text)",
+    ),
+    Mistake(
         "one text where several are pinned",
         lambda at: SessionConfig(pinned="Use tabs."),
         TypeError,

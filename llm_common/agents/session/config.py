@@ -92,7 +92,7 @@ class SessionConfig:
             own lifetime.
 
     Raises:
-        TypeError: If `pinned` is a str, or a policy is something else.
+        TypeError: If `pinned` is a str, or a policy or the counter is something else.
     """
 
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
@@ -116,6 +116,11 @@ class SessionConfig:
         if not isinstance(self.fold, FoldPolicy | None):
             kind = type(self.fold).__name__
             raise TypeError(f"fold must be a FoldPolicy, got {kind}; pass one, or None")
+        if not isinstance(self.counter, TokenCounter):
+            kind = type(self.counter).__name__
+            raise TypeError(
+                f"counter must be a TokenCounter, got {kind}; pass an object with count(text)"
+            )
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once

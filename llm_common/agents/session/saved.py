@@ -524,11 +524,16 @@ def store_of(store: object) -> ContextPointerStore:
     """Return the store, or a file store over a folder.
 
     Raises:
-        TypeError: If `store` is something else.
+        TypeError: If `store` is something else, or an address.
         StoreError: If a folder is given on a system that is not POSIX.
     """
     if isinstance(store, ContextPointerStore):
         return store
+    if isinstance(store, str) and "://" in store:
+        raise TypeError(
+            "store is an address, and a str is the path of a folder; pass "
+            "ObjectContextPointerStore.from_url(address)"
+        )
     if store is None or isinstance(store, str | Path):
         return FileContextPointerStore(store)
     raise TypeError(
