@@ -498,13 +498,13 @@ MISTAKES = [
         "a policy of a session as a dict",
         lambda at: SessionConfig(offload={"max_preview_tokens": 200}),
         TypeError,
-        "offload must be an OffloadPolicy, got dict; pass one",
+        "offload must be an OffloadPolicy, got dict",
     ),
     Mistake(
         "a number as the policy of folding",
         lambda at: SessionConfig(fold=8_000),
         TypeError,
-        "fold must be a FoldPolicy, got int; pass one, or None",
+        "fold must be a FoldPolicy or None, got int",
     ),
     Mistake(
         "a text as the messages of a call",
@@ -565,8 +565,7 @@ MISTAKES = [
         "a function as the counter of a session",
         lambda at: SessionConfig(counter=len),
         TypeError,
-        "counter must be a TokenCounter, got builtin_function_or_method; pass an object with "
-        "count(text)",
+        "counter must be a TokenCounter, got builtin_function_or_method",
     ),
     Mistake(
         "one text where several are pinned",

@@ -111,16 +111,11 @@ class SessionConfig:
         if isinstance(self.pinned, str):
             raise TypeError("pinned is a str, of which each letter would be pinned; pass a tuple")
         if not isinstance(self.offload, OffloadPolicy):
-            kind = type(self.offload).__name__
-            raise TypeError(f"offload must be an OffloadPolicy, got {kind}; pass one")
+            raise TypeError(f"offload must be an OffloadPolicy, got {type(self.offload).__name__}")
         if not isinstance(self.fold, FoldPolicy | None):
-            kind = type(self.fold).__name__
-            raise TypeError(f"fold must be a FoldPolicy, got {kind}; pass one, or None")
+            raise TypeError(f"fold must be a FoldPolicy or None, got {type(self.fold).__name__}")
         if not isinstance(self.counter, TokenCounter):
-            kind = type(self.counter).__name__
-            raise TypeError(
-                f"counter must be a TokenCounter, got {kind}; pass an object with count(text)"
-            )
+            raise TypeError(f"counter must be a TokenCounter, got {type(self.counter).__name__}")
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once

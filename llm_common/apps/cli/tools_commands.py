@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 _SERVER_KEYS = ("mcpServers", "servers")  # of Claude Desktop and Cursor, and of VS Code
-_MAX_FILE_BYTES = 50_000_000  # a file that was named by mistake would fill the memory
 
 tools = typer.Typer(
     name="tools",
@@ -135,10 +134,6 @@ def _read_tools(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
     from llm_common.tools import read_definitions
 
     try:
-        if source.stat().st_size > _MAX_FILE_BYTES:
-            raise ConfigError(
-                f"{source} has over {_MAX_FILE_BYTES:,} bytes. Name a smaller file", variable="FILE"
-            )
         document = json_lib.loads(source.read_bytes())
     except OSError as exc:
         raise ConfigError(
