@@ -224,7 +224,9 @@ def _call_title(line: ModelCallLine) -> str:
     attempt = line.attempt
     if line.is_without_model:
         tokens = attempt.usage.prompt_tokens if attempt.usage else 0
-        return f"Asked no model: the prompt of {tokens:,} tokens was ready to send"
+        # A client that asks no model may not have counted the prompt.
+        size = f" of {tokens:,} tokens" if tokens else ""
+        return f"Asked no model: the prompt{size} was ready to send"
     sentence = f"Called {attempt.model or 'the default model'}: "
     if usage := attempt.usage:
         sentence += f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out, "

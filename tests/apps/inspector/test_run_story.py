@@ -161,6 +161,8 @@ def test_a_client_that_asks_no_model_has_no_calls_tokens_or_cost() -> None:
     run = run_of(line, RunEnd(status="ok", seconds=1.0))
     assert [*totals(run)] == ["Ended", "Seconds"]
     assert "Asked no model: the prompt of 900 tokens was ready to send" in render_html(run)
+    uncounted = call().model_copy(update={"attempt": Attempt("no model", 1)})
+    assert "Asked no model: the prompt was ready to send" in render_html(run_of(uncounted))
 
 
 def test_words_of_the_question_and_evidence_are_marked() -> None:
