@@ -126,7 +126,6 @@ WITHOUT_TEXT: dict[str, str] = {
     "FactMemory.append_event": "a protocol",
     "FactMemory.forget": "a protocol",
     "FactMemory.recent": "a protocol",
-    "FactMemory.summarize_episode": "a protocol",
     "SelectsPointers.select_detailed": "a protocol",
     "SelectsTools.select_detailed": "a protocol",
     "InMemoryMemory.forget": "deletes",
@@ -423,7 +422,7 @@ async def remember(place: Place, text: str) -> object:
     return await memory.retrieve(text, 5, MemoryFilters(session_id="s"))
 
 
-@call("InMemoryMemory.summarize_episode")
+@call("FactMemory.summarize_episode")
 async def summarize(place: Place, text: str) -> object:
     await place.memory.append_event("s", await event_of(text))
     return await place.memory.summarize_episode("s")
@@ -433,7 +432,6 @@ async def summarize(place: Place, text: str) -> object:
     "SqliteMemory.append_event",
     "SqliteMemory.recent",
     "SqliteMemory.retrieve",
-    "SqliteMemory.summarize_episode",
 )
 async def remember_in_sqlite(place: Place, text: str) -> object:
     memory = SqliteMemory(place.folder / f"{time.monotonic_ns()}.db")
