@@ -537,12 +537,6 @@ MISTAKES = [
         "max_tokens is 0; pass 1 or more tokens",
     ),
     Mistake(
-        "a session packed into a text",
-        lambda at: Session(at).pack("Which?", max_tokens="1000"),
-        TypeError,
-        "max_tokens must be a whole number of tokens, not str",
-    ),
-    Mistake(
         "no query for the stored records",
         lambda at: Session(at).query(None),
         TypeError,

@@ -45,30 +45,24 @@ class OffloadPolicy:
     reader_name: str = READER_NAME
 
     def __post_init__(self) -> None:
-        check_limit("max_whole_tokens", self.max_whole_tokens)
-        check_limit("max_preview_tokens", self.max_preview_tokens)
+        _check_limit("max_whole_tokens", self.max_whole_tokens)
+        _check_limit("max_preview_tokens", self.max_preview_tokens)
         if self.max_turn_tokens is not None:
-            check_limit("max_turn_tokens", self.max_turn_tokens)
+            _check_limit("max_turn_tokens", self.max_turn_tokens)
         for tool, limit in self.tools.items():
             if limit is not None:
-                check_limit(f"tools[{tool!r}]", limit)
+                _check_limit(f"tools[{tool!r}]", limit)
 
     def threshold(self, tool_name: str) -> int | None:
         """Return the tokens up to which a tool's results stay whole, or None without a limit."""
         return self.tools.get(tool_name, self.max_whole_tokens)
 
 
-def check_limit(name: str, limit: object, *, least: int = 0) -> None:
-    """Check a limit on tokens.
-
-    Raises:
-        TypeError: If it is not an int.
-        ValueError: If it is below `least`.
-    """
+def _check_limit(name: str, limit: object) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
-    if limit < least:
-        raise ValueError(f"{name} is {limit}; pass {least} or more tokens")
+    if limit < 0:
+        raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from llm_common._threads import in_thread
-from llm_common.agents.session.config import check_limit
 from llm_common.agents.session.saved import SavedResults
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
@@ -30,7 +29,8 @@ async def pack_results(
     memories: Sequence[MemorySnippet],
 ) -> ContextBundle:
     """Select what answers a question. See `Session.pack`."""
-    check_limit("max_tokens", max_tokens, least=1)
+    if max_tokens <= 0:
+        raise ValueError(f"max_tokens is {max_tokens}; pass 1 or more tokens")
     pointers = await in_thread(results.list_all)
     request = ContextSelectionRequest(
         intent=classify_intent(query), token_budget=max_tokens, counter=counter

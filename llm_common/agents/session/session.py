@@ -319,7 +319,6 @@ class Session:
 
         Raises:
             StoreError: If the results cannot be listed.
-            TypeError: If `max_tokens` is not an int.
             ValueError: If `max_tokens` is not above zero.
         """
         from llm_common.agents.session.packing import pack_results
