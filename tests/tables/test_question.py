@@ -125,6 +125,16 @@ def test_values_are_found_without_their_accents(others: int) -> None:
     assert [condition.text for condition in read.conditions] == ["rider = Lukáš Bauer"]
 
 
+@pytest.mark.parametrize("question", ["How many requests returned 404?", "which failed with 404?"])
+def test_a_verb_before_a_code_says_that_it_was_the_outcome(question: str) -> None:
+    rows: list[dict[str, Json]] = [
+        {"path": f"/{n}", "status": (200, 404, 500)[n % 3], "ms": n} for n in range(90)
+    ]
+    read = reading(question, table_of_records("requests", rows))
+    assert [condition.text for condition in read.conditions] == ["status = 404"]
+    assert (read.total, read.unread) == (30, ())
+
+
 def test_no_number_is_claimed_for_a_value_that_stands_among_several_too() -> None:
     rows: list[dict[str, Json]] = [{"peak": f"P{n}", "land": "Italy"} for n in range(20)]
     assert reading("How many peaks are in Italy?", table_of_records("peaks", rows)).is_claimed

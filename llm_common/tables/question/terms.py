@@ -36,6 +36,7 @@ from llm_common.tables.values import (
 
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SHOWN_VALUES: Final = 3
+_CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
 
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
@@ -47,6 +48,7 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
+_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
@@ -420,6 +422,8 @@ class _Terms:
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
+        if phrase.isdigit():
+            words |= self._result_words(indexes.start)
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -451,16 +455,26 @@ class _Terms:
     ) -> dict[int, _Found]:
         """Return the columns whose value a phrase may be."""
         if phrase.lstrip("-").replace(",", "").isdigit():
+            is_code = len(phrase) >= _CODE_DIGITS
             possible = {}
             for index, entry in found.items():
                 column = self._columns[index]
-                if index in named or (column.is_id and column.is_unique):
+                is_key = column.is_id and column.is_unique
+                if index in named or is_key or (is_code and column.is_category):
                     possible[index] = entry
             return possible
         if all(self._words[index].stem in self._naming.names for index in indexes):
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
+
+    def _result_words(self, first: int) -> set[int]:
+        """Return the words before a code that say that it was the outcome: "failed with"."""
+        words = set()
+        for index in range(max(first - 2, 0), first):
+            if self._words[index].text in _RESULT_VERBS:
+                words.add(index)
+        return words
 
     # --- flags
 
@@ -473,12 +487,21 @@ class _Terms:
             if not indexes:
                 continue
             rows = frozenset(row for row, value in enumerate(column.values) if value is True)
+            words = set(indexes)
+            for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
+                text = self._words[index].text
+                if text in ("true", "yes", "false", "no"):
+                    words.update(range(indexes[-1] + 1, index + 1))
+                    is_negated ^= text in ("false", "no")
+                    break
+                if text not in ("is", "=", "set", "to", "flag"):
+                    break
             self._add(
                 Term(
                     columns=(column.index,),
                     first=indexes[0],
-                    last=indexes[-1],
-                    words=frozenset(indexes),
+                    last=max(words),
+                    words=frozenset(words),
                     sign="=",
                     operand="yes",
                     rows=rows,
