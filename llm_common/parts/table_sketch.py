@@ -17,8 +17,7 @@ from typing import Final
 from llm_common.parts.lines import Lines
 from llm_common.tables.columns import Column
 from llm_common.tables.question.table_question import TableQuestion, read_question
-from llm_common.tables.sql.columns import quoted
-from llm_common.tables.table import Table
+from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import (
     IN_LABEL,
     IN_LIST,

@@ -11,7 +11,7 @@ import orjson
 
 from llm_common.tables.values import Cell
 from llm_common.text.canonical import Json, json_text
-from llm_common.text.display import one_line
+from llm_common.text.display import one_line, printable
 
 MAX_ROWS: Final = 100_000
 MAX_COLUMNS: Final = 500
@@ -271,6 +271,11 @@ def result_name(tool_name: str, pointer_id: str) -> str:
     if not tool or tool[0].isdigit():
         tool = f"t_{tool}".rstrip("_")
     return f"{tool}_{pointer_id[:_DIGITS]}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as an SQL identifier. SQLite takes no NUL and no lone surrogate in one."""
+    return '"' + printable(name).replace("\0", "\N{REPLACEMENT CHARACTER}").replace('"', '""') + '"'
 
 
 def names_of_tables(name: str, paths: Sequence[str]) -> list[str]:

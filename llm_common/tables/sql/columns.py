@@ -89,11 +89,6 @@ def _storable(cell: Cell) -> Cell:
     return cell
 
 
-def quoted(name: str) -> str:
-    """Return a name as an SQL identifier. SQLite takes no NUL and no lone surrogate in one."""
-    return '"' + printable(name).replace("\0", "\N{REPLACEMENT CHARACTER}").replace('"', '""') + '"'
-
-
 def fits_64_bits(number: int) -> bool:
     """Return whether SQLite stores an integer as it is."""
     return _MIN_INTEGER <= number < -_MIN_INTEGER
