@@ -193,7 +193,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         mejor invece meglio piuttosto melhor em_vez in_plaats toch zamiast jednak лучше вместо
         а_не yerine aslında i_was_wrong not_anymore no_longer
     """,
-    # Words that consent or refuse, only at the beginning of a sentence.
+    # A yes or a no, only at the beginning of a sentence.
     "agrees": """
         yes yeah yep ok okay sure certainly absolutely correct confirmed go_ahead please_proceed
         please_go_ahead sounds_good that_works that's_fine that's_correct proceed
