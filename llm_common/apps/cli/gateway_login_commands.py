@@ -56,8 +56,9 @@ def login(
             # In a thread, because a browser for the terminal runs until it is closed.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
+    earlier = LoginStore().load(entry.url)
     try:
-        new = asyncio.run(log_in(entry, show=show))
+        new = asyncio.run(log_in(entry, show=show, scope=earlier.wanted_scope if earlier else ""))
     except LoginError as exc:
         end(f"{server}: {exc}", ExitCode.FAILED)
     LoginStore().save(new)

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import json
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 
 class OAuthServer:
@@ -28,6 +29,9 @@ class OAuthServer:
         refuse: Whether it refuses the user's login.
         takes_no_clients: Whether clients cannot register themselves.
         forgets: Whether it refuses to renew tokens.
+        methods: How clients may prove to the token endpoint who they are.
+        open_methods: Methods of the protocol that need no token.
+        rights: The scope that a method of the protocol needs.
         padding: Characters by which its answers with tokens are longer.
         elsewhere: Endpoints that its metadata put on a host that others could read along.
         renewals: Number of accepted renewals.
@@ -39,14 +43,17 @@ class OAuthServer:
         self.base = f"http://127.0.0.1:{port}"
         self.expires_in = 3600
         self.refuse = self.forgets = self.takes_no_clients = False
+        self.methods = ["none"]
+        self.open_methods: set[str] = set()
+        self.rights: dict[str, str] = {}
         self.padding = 0
         self.elsewhere: set[str] = set()
         self.renewals = 0
         self.resources: list[str | None] = []
-        self.access: set[str] = set()
+        self.access: dict[str, str] = {}
         self._refresh: set[str] = set()
         self.clients: dict[str, list[str]] = {}
-        self._codes: dict[str, tuple[str, str, str]] = {}
+        self._codes: dict[str, tuple[str, str, str, str]] = {}
 
     @property
     def url(self) -> str:
@@ -71,7 +78,7 @@ class OAuthServer:
                 "registration_endpoint": f"{self.base}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["none"],
+                "token_endpoint_auth_methods_supported": self.methods,
             }
         )
 
@@ -92,15 +99,20 @@ class OAuthServer:
             answer = {"error": "access_denied", "error_description": "the user said no"}
         else:
             code = secrets.token_hex(8)
-            self._codes[code] = (query["client_id"], redirect, query["code_challenge"])
+            rights = query.get("scope", "")
+            self._codes[code] = query["client_id"], redirect, query["code_challenge"], rights
             answer = {"code": code}
         return RedirectResponse(f"{redirect}?{urlencode({**answer, 'state': query['state']})}", 302)
 
     async def token(self, request: Request) -> Response:
         form = await request.form()
+        is_basic = request.headers.get("authorization", "").startswith("Basic ")
+        if is_basic != (self.methods == ["client_secret_basic"]):
+            return JSONResponse({"error": "invalid_client"}, 401)
+        rights = ""
         self.resources.append(str(form.get("resource")))
         if form["grant_type"] == "authorization_code":
-            client_id, redirect, challenge = self._codes.pop(str(form["code"]))
+            client_id, redirect, challenge, rights = self._codes.pop(str(form["code"]))
             digest = hashlib.sha256(str(form["code_verifier"]).encode()).digest()
             assert (client_id, redirect) == (form["client_id"], form["redirect_uri"])
             assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == challenge
@@ -112,7 +124,7 @@ class OAuthServer:
             self._refresh.discard(str(form["refresh_token"]))
             self.renewals += 1
         access, refresh = f"access-{secrets.token_hex(8)}", f"refresh-{secrets.token_hex(8)}"
-        self.access.add(access)
+        self.access[access] = rights
         self._refresh.add(refresh)
         answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.expires_in}
         return JSONResponse({**answer, "refresh_token": refresh, "padding": "x" * self.padding})
@@ -130,12 +142,29 @@ class OAuthServer:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             headers = dict(scope["headers"]) if scope["type"] == "http" else {}
             token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
-            if scope["type"] == "http" and token not in self.access:
-                address = f"{self.base}/.well-known/oauth-protected-resource/mcp"
-                challenge = {"www-authenticate": f'Bearer resource_metadata="{address}"'}
-                await Response("", 401, challenge)(scope, receive, send)
+            if scope["type"] != "http":
+                await server(scope, receive, send)
                 return
-            await server(scope, receive, send)
+            message = await receive()
+            body = message["body"]
+            method = json.loads(body).get("method", "") if body else ""
+            address = f"{self.base}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer resource_metadata="{address}"'
+            needed = self.rights.get(method, "")
+            if method not in self.open_methods and token not in self.access:
+                refusal = Response("", 401, {"www-authenticate": challenge})
+                await refusal(scope, receive, send)
+            elif needed not in self.access.get(token, ""):
+                challenge = f'{challenge}, error="insufficient_scope", scope="{needed}"'
+                refusal = Response("", 403, {"www-authenticate": challenge})
+                await refusal(scope, receive, send)
+            else:
+                messages = iter([message])
+
+                async def again() -> Message:
+                    return next(messages, None) or await receive()
+
+                await server(scope, again, send)
 
         routes: list[Any] = [
             Route("/.well-known/oauth-protected-resource/mcp", self.resource),

@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from mcp import MCPError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyUrl
 
@@ -42,14 +41,14 @@ async def open_in_browser(url: str) -> None:
         await browser.get(url)
 
 
-async def logged_in(far: OAuthServer, **fields: object) -> Login:
+async def logged_in(far: OAuthServer, *, scope: str = "", **fields: object) -> Login:
     opening: list[asyncio.Task[None]] = []
 
     def show(url: str) -> None:
         opening.append(asyncio.create_task(open_in_browser(url)))
 
     server = ServerConfig.model_validate({"url": far.url, **fields})
-    login = await log_in(server, show=show, timeout_s=30)
+    login = await log_in(server, show=show, scope=scope, timeout_s=30)
     await asyncio.gather(*opening)
     LoginStore().save(login)
     return login
@@ -141,7 +140,7 @@ async def test_two_processes_renew_a_token_once(far: OAuthServer) -> None:
     answers = await asyncio.gather(*[process.communicate(b"\n") for process in processes])
     tokens = {output.decode().strip() for output, _ in answers}
     assert len(tokens) == 1
-    assert tokens <= far.access
+    assert tokens <= far.access.keys()
     assert far.renewals == 1
 
 
@@ -163,8 +162,9 @@ async def test_a_running_gateway_sends_no_token_after_a_logout(far: OAuthServer)
     async with host_of(config_of(far=ServerConfig(url=far.url))) as host:
         assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
         assert LoginStore().remove(far.url)
-        with pytest.raises(MCPError):  # the server would still accept the token
-            await host.call_tool("add", {"a": 2, "b": 3})
+        refused = await host.call_tool("add", {"a": 2, "b": 3})  # the token is still good
+        assert refused.is_error
+        assert "401, wants a login; run llm-common gateway login far" in text_of(refused)
         await logged_in(far)
         assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
 
@@ -233,6 +233,42 @@ async def test_a_client_that_is_registered_by_hand_logs_in(far: OAuthServer) -> 
     login = await logged_in(far, oauth=oauth)
     assert login.client.client_id == "by-hand"
     assert "5" in await sum_from(far)
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_client_with_a_secret_uses_the_method_of_the_token_endpoint(
+    far: OAuthServer, method: str
+) -> None:
+    far.methods, port = [method], free_port()
+    far.clients["by-hand"] = [f"http://localhost:{port}/callback"]
+    oauth = {"clientId": "by-hand", "clientSecret": "hush", "callbackPort": port}
+    await logged_in(far, oauth=oauth)
+    assert "5" in await sum_from(far)
+    far.revoke_access()
+    assert "5" in await sum_from(far)
+    assert far.renewals == 1
+
+
+async def test_a_server_that_guards_only_its_tools_works_after_a_login(far: OAuthServer) -> None:
+    far.open_methods = {"", "initialize", "notifications/initialized"}
+    async with host_of(config_of(far=ServerConfig(url=far.url))) as host:
+        answer = text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+        assert "401, wants a login; run llm-common gateway login far" in answer
+        await logged_in(far)
+        assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+
+
+async def test_a_call_that_needs_more_rights_works_after_another_login(far: OAuthServer) -> None:
+    far.rights = {"tools/call": "write"}
+    await logged_in(far, scope="read")
+    async with host_of(config_of(far=ServerConfig(url=far.url))) as host:
+        answer = text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+        assert "403, wants a login with more rights; run llm-common gateway login far" in answer
+        stored = LoginStore().load(far.url)
+        assert stored is not None
+        await logged_in(far, scope=stored.wanted_scope)
+        assert {*far.access.values()} == {"read", "read write"}
+        assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
 
 
 async def test_a_login_over_plain_http_elsewhere_is_refused() -> None:

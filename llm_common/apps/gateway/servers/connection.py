@@ -43,6 +43,7 @@ _CLOSE_WAIT_S: Final = 4.0  # ending a process takes at most two seconds
 # What the SDK says where the server sent nothing: the stream or the HTTP session is gone. Messages,
 # because servers may use the code -32000 for errors of their own.
 _ENDED: Final = ("Connection closed", "Session terminated")
+_REFUSED: Final = "Server returned an error response"  # and no JSON-RPC in it
 _NO_ANSWER: Final = {
     types.PARSE_ERROR: "returned an answer that is not valid JSON-RPC",
     types.REQUEST_TIMEOUT: "did not answer in time; the call may have taken effect",
@@ -184,6 +185,8 @@ class ServerConnection:
                     raise self._down(
                         f"{wire.reason} during the call{details}, which may have taken effect"
                     ) from exc
+                if exc.message == _REFUSED and wire.details:
+                    raise ToolFailedError(f"{self.name}: {wire.details}", tool="") from exc
                 if exc.code in _NO_ANSWER:
                     problem = _NO_ANSWER[exc.code]
                     if TOO_LONG in exc.message:

@@ -16,6 +16,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.auth.utils import (
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    union_scopes,
+)
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,6 +52,8 @@ class Login(BaseModel):
         client: The registration at the authorization server.
         tokens: The tokens.
         expires_at: When the access token expires, in seconds since 1970, or None if unknown.
+        wanted_scope: The rights to ask for at the next login, or "". The server has refused a
+            request without them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,6 +64,7 @@ class Login(BaseModel):
     client: OAuthClientInformationFull = Field(repr=False)
     tokens: OAuthToken = Field(repr=False)
     expires_at: float | None = None
+    wanted_scope: str = ""
 
     def has_expired(self) -> bool:
         """Return whether the access token has expired, or is about to."""
@@ -110,6 +118,20 @@ class LoginStore:
             opened.delete(_FILE)
         self._blobs.remove_folder(folder)
         return True
+
+    def note_wanted(self, login: Login, scope: str) -> None:
+        """Keep the rights that a server wants besides those of a login, for the next login.
+
+        Raises:
+            StoreError: If the file cannot be read or written.
+        """
+        with self._blobs.lock(_folder(login.resource)) as opened:
+            data = opened.get(_FILE)
+            current = _login(data, login.resource) if data is not None else None
+            if current is not None:
+                wanted = union_scopes(current.tokens.scope, scope)
+                newer = current.model_copy(update={"wanted_scope": wanted})
+                opened.put((_FILE, _as_json(newer)))
 
     def renewed(self, login: Login) -> Login | None:
         """Return a login with newer tokens, or None if the authorization server issues none.
@@ -238,12 +260,20 @@ class StoredLogin(httpx2.Auth):
             return
         request.headers["Authorization"] = f"Bearer {login.tokens.access_token}"
         response = yield request
+        if wants_more_rights(response) and (scope := extract_scope_from_www_auth(response)):
+            await in_thread(self._store.note_wanted, login, scope)
         if response.status_code != httpx2.codes.UNAUTHORIZED:
             return
         newer = await in_thread(self._store.renewed, login)
         if newer is not None:
             request.headers["Authorization"] = f"Bearer {newer.tokens.access_token}"
             yield request
+
+
+def wants_more_rights(response: httpx2.Response) -> bool:
+    """Return whether a server has refused a request because its login lacks rights."""
+    is_forbidden = response.status_code == httpx2.codes.FORBIDDEN
+    return is_forbidden and extract_field_from_www_auth(response, "error") == "insufficient_scope"
 
 
 def stored_login(server: ServerConfig) -> StoredLogin | None:

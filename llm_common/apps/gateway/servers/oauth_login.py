@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -28,6 +29,7 @@ from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of
 from llm_common.text import one_line
 
 _PATH: Final = "/callback"
+_SESSION_HEADER: Final = "mcp-session-id"
 _MAX_REQUEST_BYTES: Final = 16_384
 _ANSWER: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
@@ -45,6 +47,8 @@ _INITIALIZE: Final[Mapping[str, Any]] = {
         "clientInfo": {"name": "llm-common", "version": __version__},
     },
 }
+# What it sends next. Some servers guard only their tools.
+_LIST_TOOLS: Final[Mapping[str, Any]] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 
 class _NewLogin:
@@ -68,13 +72,18 @@ class _NewLogin:
 
 
 async def log_in(
-    server: ServerConfig, *, show: Callable[[str], object], timeout_s: float = 300.0
+    server: ServerConfig,
+    *,
+    show: Callable[[str], object],
+    scope: str = "",
+    timeout_s: float = 300.0,
 ) -> Login:
     """Register at a server's authorization server, let the user log in, and return the login.
 
     Args:
         server: A server with an address.
         show: Called with the address that the user has to open.
+        scope: Rights to ask for besides those that the server names. See `Login.wanted_scope`.
         timeout_s: Seconds to wait for the user.
 
     Raises:
@@ -95,7 +104,8 @@ async def log_in(
                 _check(_issuer_of(server, provider)[1])
                 # Behind the last `?`, because the endpoint may have parameters too.
                 states.append(parse_qs(url.rpartition("?")[2])["state"][0])
-                show(url)
+                _choose_method(server, provider)
+                show(_with_scope(url, scope))
 
             async def answer() -> AuthorizationCodeResult:
                 # Any program and page of this machine can send a callback.
@@ -104,12 +114,11 @@ async def log_in(
                 return _code(query)
 
             if server.oauth.client_id:  # or else a new one is registered
-                secret = server.oauth.client_secret
                 new.client = OAuthClientInformationFull(
                     client_id=server.oauth.client_id,
-                    client_secret=secret,
+                    client_secret=server.oauth.client_secret,
                     redirect_uris=[AnyUrl(address)],
-                    token_endpoint_auth_method="client_secret_post" if secret else "none",
+                    token_endpoint_auth_method="none",  # noqa: S106 - of a client without a secret
                 )
             provider = OAuthClientProvider(
                 server.url,
@@ -136,6 +145,8 @@ async def log_in(
         raise LoginError(f"{reason}; try again later") from None
     if new.tokens is None or new.client is None:
         raise LoginError("the server asked for no login; use it as it is")
+    # The SDK does not know of the rights in `scope`, and the next login asks for them again.
+    new.tokens.scope = union_scopes(new.tokens.scope, scope)
     issuer, token_endpoint = _issuer_of(server, provider)
     return Login(
         resource=resource_url_from_server_url(server.url),
@@ -154,6 +165,25 @@ def _issuer_of(server: ServerConfig, provider: OAuthClientProvider) -> tuple[str
         return str(metadata.issuer), str(metadata.token_endpoint)
     origin = context.get_authorization_base_url(server.url)
     return context.auth_server_url or origin, urljoin(origin, "/token")
+
+
+def _choose_method(server: ServerConfig, provider: OAuthClientProvider) -> None:
+    """Choose how a client of the configuration proves who it is, by what its server accepts."""
+    client, metadata = provider.context.client_info, provider.context.oauth_metadata
+    if client is None or server.oauth.client_secret is None:
+        return
+    methods = metadata.token_endpoint_auth_methods_supported if metadata else None
+    # RFC 8414: an authorization server that names no methods accepts the one with `basic`.
+    is_basic = not methods or "client_secret_basic" in methods
+    client.token_endpoint_auth_method = "client_secret_basic" if is_basic else "client_secret_post"
+
+
+def _with_scope(url: str, scope: str) -> str:
+    """Return the address of a login that asks for more rights."""
+    if not scope:
+        return url
+    address = httpx2.URL(url)
+    return str(address.copy_set_param("scope", union_scopes(address.params.get("scope"), scope)))
 
 
 def _check(url: str) -> None:
@@ -175,17 +205,24 @@ def _check(url: str) -> None:
 
 
 async def _ask(server: ServerConfig, provider: OAuthClientProvider) -> None:
-    """Send a first request, which the SDK answers with the login if the server wants one."""
+    """Send the first requests, which the SDK answers with the login if the server wants one."""
     accepted = {"Accept": "application/json, text/event-stream"}
     headers = {**server.headers, **accepted}
-    method = "GET" if server.type == "sse" else "POST"
-    body = None if server.type == "sse" else dict(_INITIALIZE)
-    async with (
-        limited_client(MAX_LOGIN_BYTES, headers=headers, auth=provider, timeout=30.0) as http,
-        # Only the status counts. The answer may be a stream without an end.
-        http.stream(method, server.url, json=body),
-    ):
-        pass
+    requests: list[Any] = [_INITIALIZE, _LIST_TOOLS]
+    method = "POST"
+    if server.type == "sse":
+        requests, method = [None], "GET"
+    session: dict[str, str] = {}
+    async with limited_client(
+        MAX_LOGIN_BYTES, headers=headers, auth=provider, timeout=30.0
+    ) as http:
+        for body in requests:
+            # Only the status counts. The answer may be a stream without an end.
+            async with http.stream(method, server.url, json=body, headers=session) as response:
+                if session_id := response.headers.get(_SESSION_HEADER):
+                    session[_SESSION_HEADER] = session_id
+            if provider.context.current_tokens is not None:
+                return
 
 
 def _code(query: Mapping[str, str]) -> AuthorizationCodeResult:

@@ -40,7 +40,7 @@ from llm_common.apps.gateway.servers.limits import (
     MAX_NAME_CHARS,
     PAGE_ENTRIES,
 )
-from llm_common.apps.gateway.servers.logins import stored_login
+from llm_common.apps.gateway.servers.logins import stored_login, wants_more_rights
 from llm_common.apps.gateway.servers.long_lists import LongLists
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
 from llm_common.apps.gateway.servers.stderr import StderrRelay
@@ -293,8 +293,10 @@ def _refusal(response: httpx2.Response, name: str, *, has_token: bool) -> str:
     challenge = response.headers.get("www-authenticate", "")
     if response.status_code == httpx2.codes.UNAUTHORIZED and challenge:
         reason = f"401, wants a login; run llm-common gateway login {name}"
-        if has_token:
-            reason = "401, wants another token in its headers"
+    elif wants_more_rights(response):
+        reason = f"403, wants a login with more rights; run llm-common gateway login {name}"
+    if has_token and "wants a login" in reason:
+        reason = f"{response.status_code}, wants another token in its headers"
     return one_line(reason, max_chars=MAX_LINE_CHARS)
 
 
