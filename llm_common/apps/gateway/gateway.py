@@ -94,6 +94,12 @@ class Gateway:
             ),
             on_subscriptions_listen=self._of_session(HostSession.listen),
         )
+        # Not `on_set_logging_level`, which the SDK calls deprecated, although older hosts use it.
+        self.server.add_request_handler(
+            "logging/setLevel",
+            types.SetLevelRequestParams,
+            self._of_session(HostSession.set_log_level),
+        )
         self.server.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._on_initialized
         )

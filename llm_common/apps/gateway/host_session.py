@@ -32,6 +32,7 @@ from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
+from llm_common.apps.gateway.servers.long_lists import CAPABILITIES
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
@@ -61,6 +62,7 @@ _OWN_META: Final = "llm-common/"
 _LIST_TRIES: Final = 3  # while servers list their tools during the listing
 _UNWATCH_WAIT_S: Final = 1.0
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
+_PASSED_ON: Final = ("sampling", "elicitation", "roots")  # of what a host can do
 _RESOURCE_TOOL: Final = "resources/read"  # the name under which the text of a resource is stored
 
 CallResult = types.CallToolResult | types.InputRequiredResult
@@ -136,7 +138,6 @@ class HostSession:
             # A server may have listed its tools while these were made.
             if self.catalogue.current is listing:
                 break
-        self.catalogue.note_late()
         self._told = tools
         return types.ListToolsResult(tools=tools)
 
@@ -435,13 +436,42 @@ class HostSession:
             if not self.catalogue.current.lists_any_of(server):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
-            # The logger begins with the server's name.
-            logger = "/".join(filter(None, [server, message.params.logger]))
-            params = message.params.model_copy(update={"logger": logger})
-            message = message.model_copy(update={"params": params})
+            await self._pass_log_on(server, message.params)
+            return
         with self._channel.slot(server, type(message)) as is_free:
             if is_free:
                 await self._notify_host(message)
+
+    async def _pass_log_on(
+        self, server: str, params: types.LoggingMessageNotificationParams
+    ) -> None:
+        """Send a server's log message on the stream of a running call, if the host wants it."""
+        offer = self.catalogue.servers.get(server)
+        call = offer.connection.questions.call if offer else None
+        host = call or self._channel.newest
+        if host is None or not self._channel.wants_log(host, params.level):
+            return
+        # The logger begins with the server's name.
+        logger = "/".join(filter(None, [server, params.logger]))
+        message = types.LoggingMessageNotification(
+            params=params.model_copy(update={"logger": logger})
+        )
+        related_id = call.request_id if call else None
+        with self._channel.slot(server, types.LoggingMessageNotification) as is_free:
+            if is_free:
+                await host.session.send_notification(message, related_id)
+
+    async def set_log_level(
+        self,
+        params: types.SetLevelRequestParams,
+        host: HostContext,  # noqa: ARG002
+    ) -> types.EmptyResult:
+        """Pass on only log messages of a level or above, and tell the servers."""
+        self._channel.log_level = params.level
+        await asyncio.gather(
+            *(offer.connection.pass_log_level_on() for offer in self.catalogue.servers.values())
+        )
+        return types.EmptyResult()
 
     async def _on_listed(self, offer: ServerOffer) -> None:
         """Announce what a server has added to the lists of the host, or removed from them."""
@@ -479,7 +509,6 @@ class HostSession:
             return
         if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await host.session.send_notification(message)
-        # Log messages are no events, so these hosts do not get them.
         elif event := event_from_wire(
             message.method, message.model_dump(mode="json").get("params")
         ):
@@ -503,11 +532,15 @@ class HostSession:
 
 
 def _meta_to_forward(host: HostContext | None) -> Any:
-    """Return a request's metadata for the server, without progress token and protocol keys."""
+    """Return a request's metadata for the server, without progress token and most protocol keys."""
     if host is None:
         return None
     meta: Mapping[str, Any] = host.meta or {}
     forwarded = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
+    if level := meta.get(types.LOG_LEVEL_META_KEY):
+        forwarded[types.LOG_LEVEL_META_KEY] = level
+    if able := meta.get(types.CLIENT_CAPABILITIES_META_KEY):
+        forwarded[CAPABILITIES] = {key: able[key] for key in _PASSED_ON if key in able}
     forwarded.pop("progress_token", None)  # the gateway's own request has another one
     return forwarded or None
 

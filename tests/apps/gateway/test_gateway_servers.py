@@ -111,9 +111,26 @@ async def test_a_late_server_is_announced(tmp_path: Path) -> None:
     config = config_of(late=odd(), settings={"list_wait_s": 0.01})
     async with host_of(config, mode="legacy", message_handler=on_message) as host:
         await host.list_tools()
+        await host.list_prompts()
         await until(lambda: types.PromptListChangedNotification in heard)
         assert {types.ToolListChangedNotification, types.ResourceListChangedNotification} < {*heard}
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
+
+
+async def test_lists_that_lack_no_server_are_not_announced() -> None:
+    heard: list[object] = []
+
+    async def on_message(message: object) -> None:
+        heard.append(type(message))
+
+    config = config_of(one=odd(), two=odd())
+    async with host_of(config, mode="legacy", message_handler=on_message) as host:
+        await host.list_tools()  # both servers are still starting
+        await host.list_prompts()
+        await host.list_resources()
+        await host.call_tool("one_more_tools", {})
+        await until(lambda: types.ToolListChangedNotification in heard)
+        assert {*heard} == {types.ToolListChangedNotification}
 
 
 async def test_a_dead_server_raises_a_typed_error_in_python() -> None:
@@ -169,7 +186,7 @@ async def test_a_restarted_server_lists_its_tools_again() -> None:
             changes.append(message)
 
     async with host_of(config_of(one=odd()), mode="legacy", message_handler=on_message) as host:
-        await host.call_tool("more_tools", {})
+        await host.call_tool("one_more_tools", {})
         assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
         await until(lambda: len(changes) == 1)
         await host.call_tool("end_now", {})

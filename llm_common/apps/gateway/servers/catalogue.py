@@ -64,7 +64,7 @@ class ServerOffer:
         is_remembered: Whether they are of an earlier run.
         is_new: Whether an earlier run has yet to be looked up.
         is_stale: Whether the server has changed its tools since it was last asked.
-        is_late: Whether a list of the host lacks the server because it had not answered in time.
+        is_late: Whether a list of resources or prompts lacks the server, which was slow or down.
         task: Lists the tools, or did so last.
         names: What else it has listed, by kind: the names there, by what the host calls them. That
             is the URI of a resource or template.
@@ -225,7 +225,7 @@ class Catalogue:
         return await self.listing(wait_s=2 * max(limits_s, default=0.0) + 1)
 
     async def listing_for_host(self) -> ToolListing:
-        """Return the tools for a list of the host, and note which servers are late for it.
+        """Return the tools for a list of the host.
 
         A list of only the tools that search and call depends on no server, so it waits for none.
         """
@@ -233,13 +233,7 @@ class Catalogue:
         wait_s = self.config.list_wait_s
         if self.config.tools == "search" and not any(rule.pinned for rule in rules):
             wait_s = 0.0
-        self.note_late()
         return await self.listing(wait_s=wait_s)
-
-    def note_late(self) -> None:
-        """Note that the servers that are listing their tools are late for a list of the host."""
-        for offer in self.servers.values():
-            offer.is_late = offer.is_late or offer.is_listing
 
     async def latest(self) -> ToolListing:
         """Return a listing of the tools that are known now, without waiting for servers."""
@@ -489,10 +483,10 @@ class Catalogue:
                     limit.reschedule(asyncio.get_running_loop().time() + REQUEST_WAIT_S)
                     if (able.prompts if field == "prompts" else able.resources) is not None:
                         return await _all_pages(offer.connection, fetch, field)
-            except TimeoutError:
+            except (TimeoutError, ToolError):
                 offer.is_late = True
-            except (MCPError, ToolError):
-                pass  # its problem is that of its tools too
+            except MCPError:
+                pass  # it has no such list
             return []
 
         offers = [*self.servers.values()]

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import TOO_LONG
-from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES
+from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES, REQUEST_WAIT_S
 from llm_common.apps.gateway.servers.logins import LoginError
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
@@ -211,6 +211,19 @@ class ServerConnection:
             self.questions.expect_roots_question()
             await ready.result().session.send_notification(types.RootsListChangedNotification())
 
+    async def pass_log_level_on(self) -> None:
+        """Tell a running server which log messages the host wants."""
+        level = self._channel.log_level
+        if level is None or not self.is_running:
+            return
+        if (await self.client()).server_capabilities.logging is None:
+            return
+        request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+        with suppress(ToolError, MCPError):
+            await self.use(
+                lambda session: session.send_request(request, types.EmptyResult, REQUEST_WAIT_S)
+            )
+
     async def request(
         self,
         request: types.ClientRequest,
@@ -391,7 +404,8 @@ class ServerConnection:
                 task.cancel()
 
     async def _catch_up(self, client: Client) -> None:
-        """Ask for changes of the lists, and of resources watched before a restart."""
+        """Ask for changes of the lists, and for what a server was asked before a restart."""
+        await self.pass_log_level_on()
         able = client.server_capabilities
         lists = (able.tools, able.prompts, able.resources)
         announces = any(capability and capability.list_changed for capability in lists)

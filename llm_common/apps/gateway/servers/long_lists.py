@@ -10,6 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from llm_common.apps.gateway.servers.limits import PAGE_ENTRIES
 
+CAPABILITIES: Final = "llm-common/capabilities"
+"""The key in a request's metadata for what its host can do, in place of what all hosts can do."""
+
 _CURSOR: Final = "llm-common/"  # no server's own cursor reaches this module again
 
 
@@ -55,7 +58,10 @@ class LongLists(ObjectSendStream[SessionMessage]):
         return page
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message to the server, or answer a request for a page that was kept back."""
+        """Send a message to the server, or answer a request for a page that was kept back.
+
+        With the newest protocol, each request says what its own host can do.
+        """
         request = item.message
         if isinstance(request, types.JSONRPCRequest) and request.params:
             page = self._pages.pop(str(request.params.get("cursor")), None)
@@ -63,6 +69,9 @@ class LongLists(ObjectSendStream[SessionMessage]):
                 answer = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=page)
                 await self._to_client.send(SessionMessage(answer))
                 return
+            meta = request.params.get("_meta") or {}
+            if CAPABILITIES in meta:
+                meta[types.CLIENT_CAPABILITIES_META_KEY] = meta.pop(CAPABILITIES)
         await self._to_server.send(item)
 
     async def aclose(self) -> None:

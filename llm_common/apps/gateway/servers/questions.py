@@ -5,11 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.client import ClientRequestContext
+from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -20,6 +21,7 @@ from llm_common.apps.gateway.servers.limits import MAX_WAITING
 HostContext = ServerRequestContext[Any, Any]
 QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
 
+_LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _ROOTS_KEY: Final = "llm-common/roots"
 _SERVER_KEY: Final = "llm-common/server"
 # A server applies an answer with roots a moment after it arrives, and the SDKs give no sign of it.
@@ -36,11 +38,14 @@ class HostChannel:
     Attributes:
         newest: The context of the host's newest request.
         roots: The folders of a host that accepts no requests, as its newest answer named them.
+        log_level: The lowest level of log messages that a host of an older protocol wants, or None
+            for all.
     """
 
     def __init__(self) -> None:
         self.newest: HostContext | None = None
         self.roots: types.ListRootsResult | None = None
+        self.log_level: types.LoggingLevel | None = None
         self._has_roots = asyncio.Event()
         self._waiting: Counter[tuple[str, type]] = Counter()
 
@@ -76,6 +81,15 @@ class HostChannel:
     def accepts_questions(self) -> bool:
         """Return whether servers can ask the host at any time, as in the older protocols."""
         return self.newest is None or self.newest.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
+    def wants_log(self, host: HostContext, level: types.LoggingLevel) -> bool:
+        """Return whether a host wants log messages of a level.
+
+        A host of the newest protocol says so in each request, and an older one once.
+        """
+        if self.log_level and _LEVELS.index(level) < _LEVELS.index(self.log_level):
+            return False
+        return level in allowed_log_levels(host.protocol_version, host.meta)
 
     def learn_roots(self, roots: types.ListRootsResult) -> None:
         """Note the folders of the host, for the servers that wait for them."""
@@ -142,6 +156,14 @@ class ServerQuestions:
         self._roots_answered.set()
         self._roots_applied_at = 0.0
         self._roots_lock = asyncio.Lock()
+
+    @property
+    def call(self) -> HostContext | None:
+        """Return the host's newest call that is running, or None.
+
+        A message of a server does not say which call it belongs to.
+        """
+        return next(reversed(self._calls.values()), None)
 
     @contextmanager
     def during(self, host: HostContext | None) -> Iterator[None]:
@@ -268,8 +290,7 @@ class ServerQuestions:
         timeout_s: float | None = None,
     ) -> Any:
         """Send a server's request to the host and return the answer, or the host's error."""
-        # A request of a server does not say which call it belongs to.
-        call = next(reversed(self._calls.values()), None)
+        call = self.call
         host = call or self._channel.newest
         if host is None:
             return types.ErrorData(
