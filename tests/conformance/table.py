@@ -1,0 +1,42 @@
+"""Write what the suites counted into `docs/gateway.md`. `make test-conformance` runs this module."""
+
+from collections.abc import Mapping
+
+from tests.conformance.differences import DIFFERENCES
+from tests.conformance.suites import ROOT, SUITES, WAYS, Check, saved, version_of
+
+_PAGE = ROOT / "docs" / "gateway.md"
+_START, _END = "<!-- conformance: start -->", "<!-- conformance: end -->"
+
+
+def table() -> str:
+    """Return the passed checks of each suite by the way to the server, as Markdown."""
+    lines = [f"| Suite | {' | '.join(WAYS)} |", "|---|" + "---|" * len(WAYS)]
+    for suite in SUITES:
+        runs = [saved(f"{suite.name}, {way}") for way in WAYS]
+        total = len(judged(runs[0]))
+        counts = " | ".join(f"{judged(run).count('SUCCESS')} of {total}" for run in runs)
+        lines.append(f"| {suite.name} ({version_of(suite.package)}) | {counts} |")
+    reasons: dict[str, set[str]] = {}
+    for (scenario, _), reason in DIFFERENCES.items():
+        reasons.setdefault(reason, set()).add(scenario)
+    for reason, scenarios in reasons.items():
+        lines += ["", f"Named differences: {', '.join(sorted(scenarios))} ({reason})."]
+    return "\n".join(lines)
+
+
+def judged(run: Mapping[Check, str]) -> list[str]:
+    """Return the statuses of a run, without warnings."""
+    return [status for status in run.values() if status != "WARNING"]
+
+
+def write() -> None:
+    """Replace the table between its markers."""
+    before, start, rest = _PAGE.read_text(encoding="utf-8").partition(_START)
+    _, end, after = rest.partition(_END)
+    assert end, f"{_PAGE} needs the lines {_START} and {_END}"
+    _PAGE.write_text(f"{before}{start}\n{table()}\n{end}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
