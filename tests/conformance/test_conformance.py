@@ -1,5 +1,6 @@
 """What the official suites see of a server, they see of it behind the gateway too."""
 
+import sys
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -7,11 +8,14 @@ import pytest
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.servers import served
 from tests.conformance.suites import (
+    CLIENTS,
     INSTALLED,
     SUITES,
     WAYS,
     Check,
     Suite,
+    client_scenarios,
+    run_client_scenario,
     run_server_suite,
     save,
 )
@@ -38,15 +42,31 @@ def statuses_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Suite, st
     return statuses_of
 
 
+def unnamed(bare: Statuses, behind: Statuses) -> dict[Check, str]:
+    """Return what passes without the gateway and not with it, without what has a reason."""
+    lost: dict[Check, str] = {}
+    for check, status in bare.items():
+        passes = behind.get(check) == "SUCCESS"
+        if status == "SUCCESS" and not passes and check[:2] not in DIFFERENCES:
+            lost[check] = behind.get(check, "not reached")
+    return lost
+
+
 @pytest.mark.parametrize("way", WAYS[1:])
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_a_server_loses_no_check_behind_the_gateway(
     suite: Suite, way: str, statuses_of: Callable[[Suite, str], Statuses]
 ) -> None:
-    bare, behind = statuses_of(suite, WAYS[0]), statuses_of(suite, way)
-    lost: dict[Check, str] = {}
-    for check, status in bare.items():
-        if status == "SUCCESS" and behind.get(check) != "SUCCESS":
-            lost[check] = behind.get(check, "not reached")
-    unnamed = {check: status for check, status in lost.items() if check[:2] not in DIFFERENCES}
-    assert not unnamed
+    assert not unnamed(statuses_of(suite, WAYS[0]), statuses_of(suite, way))
+
+
+@pytest.mark.parametrize("package", [suite.package for suite in SUITES[:2]])
+def test_the_gateway_as_a_client_loses_no_check_of_the_sdks_client(package: str) -> None:
+    statuses: dict[str, dict[Check, str]] = {way: {} for way in CLIENTS}
+    for scenario in client_scenarios(package):
+        for way in CLIENTS:
+            command = f"{sys.executable} -m tests.conformance.client {way}"
+            statuses[way] |= run_client_scenario(package, scenario, command)
+    for way in CLIENTS:
+        save(f"{package}, client, {way}", statuses[way])
+    assert not unnamed(statuses["bare"], statuses["gateway"])

@@ -186,7 +186,7 @@ async def test_a_restarted_server_lists_its_tools_again() -> None:
             changes.append(message)
 
     async with host_of(config_of(one=odd()), mode="legacy", message_handler=on_message) as host:
-        await host.call_tool("one_more_tools", {})
+        await host.call_tool("more_tools", {})
         assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
         await until(lambda: len(changes) == 1)
         await host.call_tool("end_now", {})

@@ -226,6 +226,7 @@ async def test_a_flood_is_dropped_for_a_slow_host(flood: str) -> None:
     session = HostSession(config, store=store)
     slow = SimpleNamespace(
         protocol_version="2025-11-25",
+        request_id=1,
         meta={"progress_token": 1},
         session=SimpleNamespace(
             client_capabilities=None, send_notification=notify, report_progress=notify
