@@ -68,7 +68,6 @@ class Gateway:
         self.server: Final = _GatewayServer(
             "llm-common",
             version=__version__,
-            instructions=instructions(config),
             on_list_tools=self._of_session(_list_tools),
             on_call_tool=self._of_session(HostSession.call),
             on_list_resources=self._of_session(
@@ -115,6 +114,8 @@ class Gateway:
             _log.warning("a server is left out: %s", problem)
         servers = [*self.config.servers.values()]
         await in_thread(self.records.load, servers)
+        # Once: a host reads them when it starts, and an answer of a server comes later.
+        self.server.instructions = instructions(self.config, self.records)
         # Whoever starts a gateway with a configuration has approved it.
         await in_thread(self.records.allow, servers)
         await in_thread(self.records.prune)

@@ -101,10 +101,11 @@ class HostSession:
             config, store, scope=scope, counts=counts, counter=self._counter
         )
         self._channel: Final = HostChannel()
+        self._records: Final = records or ServerRecords(None)
         self.catalogue: Final = Catalogue(
             config,
             channel=self._channel,
-            records=records or ServerRecords(None),
+            records=self._records,
             counter=self._counter,
             on_listed=self._on_listed,
             on_notification=self._on_notification,
@@ -163,7 +164,8 @@ class HostSession:
             searched: Whether to count the list of search mode.
         """
         listing = self.catalogue.current
-        tokens = self._counter.count(instructions(self.catalogue.config) or "")
+        text = instructions(self.catalogue.config, self._records)
+        tokens = self._counter.count(text or "")
         for own in self._own_tools(searched=searched):
             description = own.description or ""
             tokens += definition_tokens(own.name, description, own.input_schema, self._counter)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.tool_listing import (
     CONTEXT,
     INTENT_SCHEMA,
@@ -72,13 +73,23 @@ def search_definitions(*, intent: bool) -> list[types.Tool]:
     return [search, read, call]
 
 
-def instructions(config: GatewayConfig) -> str | None:
-    """Return what a host tells its model about the gateway, or None if it only passes on."""
-    if config.max_whole_tokens is None:
-        return None
-    text = (
-        f"Long results are stored: you see a preview, and {config.host_prefix}{CONTEXT} reads on."
-    )
-    if config.intent:
-        text += " Say in the argument `intent` of a call what you want from its result."
-    return text
+def instructions(config: GatewayConfig, records: ServerRecords) -> str | None:
+    """Return what a host tells its model about the gateway and its servers, or None for nothing.
+
+    Args:
+        config: Servers and limits.
+        records: What the servers told about themselves when they last ran.
+    """
+    parts: list[str] = []
+    if config.max_whole_tokens is not None:
+        text = (
+            f"Long results are stored: you see a preview, and {config.host_prefix}{CONTEXT} reads "
+            "on."
+        )
+        if config.intent:
+            text += " Say in the argument `intent` of a call what you want from its result."
+        parts.append(text)
+    for name, server in config.servers.items():
+        if of_server := records.of(server).instructions:
+            parts.append(f"[{name}] {of_server}")
+    return "\n\n".join(parts) or None

@@ -357,7 +357,7 @@ class Catalogue:
     def _noted(self, offer: ServerOffer, tools: tuple[ServerTool, ...]) -> ListedTools:
         """Keep the tools that a server has listed, and return them with what is approved."""
         entry = offer.connection.config
-        self._records.note_tools(entry, tools)
+        self._records.note_tools(entry, tools, offer.connection.wire.instructions)
         listed = ListedTools(tools, self._records.of(entry).approved)
         # The same object if nothing changed, so that no listing is created for it.
         return offer.listed if offer.listed == listed else listed

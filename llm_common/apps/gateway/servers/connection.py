@@ -372,6 +372,7 @@ class ServerConnection:
             async with self._connected(wire) as client:
                 timer.cancel()
                 wire.version = client.protocol_version
+                wire.instructions = client.instructions or ""
                 ready.set_result(client)
                 await self._listen(client, wire.ended)
                 if not self._close_reason:

@@ -32,6 +32,8 @@ _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
 # A record has its tools by name, so a name never changes.
 _SEEN_FIELDS: Final = {"title", "description", "input_schema", "annotations"}
 # A server may write the same keys in another order for hosts of another protocol.
+# Some 250 tokens, which a host sends with every request of its model.
+_MAX_INSTRUCTIONS_CHARS: Final = 1_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True)
 
 
@@ -59,6 +61,7 @@ class ServerRecord(BaseModel):
 
     Attributes:
         tools: The definitions of its last answer.
+        instructions: What it tells hosts about itself, as far as the gateway passes it on.
         approved: The tools by name, as they were first seen or last approved.
         may_start: Whether the user approved the entry, or started a gateway with it.
     """
@@ -66,6 +69,7 @@ class ServerRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tools: tuple[types.Tool, ...] | None = None
+    instructions: str = ""
     approved: Mapping[str, ApprovedTool] = Field(default_factory=dict)
     may_start: bool = False
 
@@ -121,7 +125,9 @@ class ServerRecords:
         definitions = self.of(config).tools
         return None if definitions is None else server_tools(name, definitions, Wire())
 
-    def note_tools(self, config: ServerConfig, tools: Sequence[ServerTool]) -> None:
+    def note_tools(
+        self, config: ServerConfig, tools: Sequence[ServerTool], instructions: str = ""
+    ) -> None:
         """Keep the tools that a server has listed. Tools that were never seen are approved."""
         seen = {tool.name: ApprovedTool.of(tool) for tool in tools}
         definitions = tuple(tool.definition for tool in tools)
@@ -129,7 +135,10 @@ class ServerRecords:
         def change(record: ServerRecord) -> ServerRecord:
             # What was approved stays, also for a tool that has gone: it may come back changed.
             approved = {**seen, **record.approved}
-            return record.model_copy(update={"tools": definitions, "approved": approved})
+            shown = visible(instructions[:_MAX_INSTRUCTIONS_CHARS])
+            return record.model_copy(
+                update={"tools": definitions, "instructions": shown, "approved": approved}
+            )
 
         self._change(config, change)
 

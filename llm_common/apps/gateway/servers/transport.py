@@ -82,6 +82,7 @@ class Wire:
         reason: How the stream ended.
         details: The exit status and the last words of a process, or the HTTP status of a refusal.
         version: The protocol version, once it is negotiated.
+        instructions: What the server tells hosts about itself.
         left_out: Entries of the server's lists that are not valid MCP, with the problem of each.
     """
 
@@ -90,6 +91,7 @@ class Wire:
     reason: str = "it ended"
     details: str = ""
     version: str = ""
+    instructions: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
 
     def leave_out(self, name: str, problem: str) -> None:
