@@ -11,7 +11,7 @@ from llm_common.apps.gateway import Gateway, ServerConfig, mcp_tools
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.errors import ServerDownError
-from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
+from tests.apps.gateway.hosts import ERAS, config_of, host_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 
@@ -115,6 +115,13 @@ async def test_a_late_server_is_announced(tmp_path: Path) -> None:
         await until(lambda: types.PromptListChangedNotification in heard)
         assert {types.ToolListChangedNotification, types.ResourceListChangedNotification} < {*heard}
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_first_request_for_a_prompt_waits_for_the_start_of_its_server(era: str) -> None:
+    config = config_of(late=odd(), settings={"list_wait_s": 0.01, "lazy": True})
+    async with host_of(config, mode=era) as host:
+        assert (await host.get_prompt("summarise", {"subject": "bees"})).messages
 
 
 async def test_lists_that_lack_no_server_are_not_announced() -> None:

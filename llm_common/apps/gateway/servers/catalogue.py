@@ -406,32 +406,40 @@ class Catalogue:
                 _log.warning("server %s: its tool %s changed after it was approved", server, name)
         self.changed = changed
 
-    async def resources(self) -> types.ListResourcesResult:
-        """Return the resources of all servers."""
+    async def resources(self, wait_s: float | None = None) -> types.ListResourcesResult:
+        """Return the resources of all servers.
+
+        Args:
+            wait_s: Seconds for a server that is starting. None for `list_wait_s`.
+        """
         resources: list[types.Resource] = []
         for offer, entries in await self._list_all(
-            "resources", lambda session, params: session.list_resources(params=params)
+            "resources", lambda session, params: session.list_resources(params=params), wait_s
         ):
             offer.names["resource"] = {str(resource.uri): resource.name for resource in entries}
             # A host reads a resource by its URI, so its name is a text like the others.
             resources += [visible_entry(resource, "name") for resource in entries]
         return types.ListResourcesResult(resources=resources)
 
-    async def templates(self) -> types.ListResourceTemplatesResult:
-        """Return the resource templates of all servers."""
+    async def templates(self, wait_s: float | None = None) -> types.ListResourceTemplatesResult:
+        """Return the resource templates of all servers. See `resources` for the wait."""
         templates: list[types.ResourceTemplate] = []
         for offer, entries in await self._list_all(
             "resource_templates",
             lambda session, params: session.list_resource_templates(params=params),
+            wait_s,
         ):
             offer.names["template"] = {entry.uri_template: entry.name for entry in entries}
             templates += [visible_entry(template, "name") for template in entries]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
-    async def prompts(self) -> types.ListPromptsResult:
-        """Return the prompts of all servers, under their names in the host."""
+    async def prompts(self, wait_s: float | None = None) -> types.ListPromptsResult:
+        """Return the prompts of all servers, under their names in the host.
+
+        See `resources` for the wait.
+        """
         listed = await self._list_all(
-            "prompts", lambda session, params: session.list_prompts(params=params)
+            "prompts", lambda session, params: session.list_prompts(params=params), wait_s
         )
         own_names: list[tuple[str, str]] = []
         for offer, entries in listed:
@@ -468,16 +476,19 @@ class Catalogue:
         offer = self.lister(kind, key)
         if offer is None:
             again = {"resource": self.resources, "template": self.templates, "prompt": self.prompts}
-            await again[kind]()
+            # Longer than for a list, because the entry may be of a server that is starting.
+            await again[kind](REQUEST_WAIT_S)
             offer = self.lister(kind, key)
         return offer
 
-    async def _list_all(self, field: str, fetch: _Fetch) -> list[tuple[ServerOffer, list[Any]]]:
+    async def _list_all(
+        self, field: str, fetch: _Fetch, wait_s: float | None
+    ) -> list[tuple[ServerOffer, list[Any]]]:
         """Return what each server lists. Of servers that fail or are too slow, this is nothing."""
 
         async def list_one(offer: ServerOffer) -> list[Any]:
             try:
-                async with asyncio.timeout(self.config.list_wait_s) as limit:
+                async with asyncio.timeout(wait_s or self.config.list_wait_s) as limit:
                     able = (await offer.connection.client()).server_capabilities
                     # It has started, so it is only slow, and nothing announces its entries later.
                     limit.reschedule(asyncio.get_running_loop().time() + REQUEST_WAIT_S)
