@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -236,7 +237,7 @@ class ServerConnection:
     ) -> Any:
         """Send a host's request and return the answer. Questions in it name the server.
 
-        A question for the host's roots may take the place of the answer.
+        A question that the host has to answer before may take the place of the answer.
 
         Args:
             request: The request.
@@ -251,18 +252,23 @@ class ServerConnection:
             ToolFailedError: If the answer is not valid MCP, or did not come in time.
             MCPError: If the server refused.
         """
-        client = await self.client()
-        # A server of the newest protocol asks by itself, in its answer.
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            question = self.questions.roots_first(params, host)
-            if question is not None:
-                return question
-        result = await self.use(
+        work = partial(
+            self.use,
             lambda session: session.send_request(
                 request, answer, timeout_s, progress_callback=progress
             ),
             host=host,
         )
+        # A server of the newest protocol asks by itself, in its answer.
+        asks_by_itself = (await self.client()).protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not asks_by_itself:
+            question = self.questions.roots_first(params, host)
+            if question is not None:
+                return question
+        if asks_by_itself or host is None or self._channel.accepts_questions():
+            result = await work()
+        else:  # a host of the newest protocol cannot be asked directly
+            result = await self.questions.in_rounds(params, host, work)
         if isinstance(result, types.InputRequiredResult):
             return with_server_names(result, self.name)
         return result

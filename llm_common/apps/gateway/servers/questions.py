@@ -1,11 +1,12 @@
 """Pass a server's questions on to its host, with the server's name: `ServerQuestions`."""
 
 import asyncio
+import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import mcp_types as types
 from mcp import MCPError
@@ -19,10 +20,13 @@ from pydantic import BaseModel, ValidationError
 from llm_common.apps.gateway.servers.limits import MAX_WAITING
 
 HostContext = ServerRequestContext[Any, Any]
+ResultT = TypeVar("ResultT")
 QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
 
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
 _ROOTS_KEY: Final = "llm-common/roots"
+_QUESTION_KEY: Final = "llm-common/question"
+_ANSWER_WAIT_S: Final = 600.0  # of a server, for the user of a host that may never answer
 _SERVER_KEY: Final = "llm-common/server"
 # A server applies an answer with roots a moment after it arrives, and the SDKs give no sign of it.
 _ROOTS_PAUSE_S: Final = 0.2
@@ -134,12 +138,58 @@ def with_server_names(result: types.InputRequiredResult, server: str) -> types.I
     return result.model_copy(update={"input_requests": questions or None})
 
 
+class _OpenCall:
+    """A call of a host of the newest protocol, whose server may ask while it runs.
+
+    Args:
+        task: The call.
+    """
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self._questions: asyncio.Queue[types.InputRequest] = asyncio.Queue()
+        self._answers: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def ask(self, question: types.InputRequest) -> Any:
+        """Return the host's answer to a question, or an error if it takes too long."""
+        self._questions.put_nowait(question)
+        try:
+            async with asyncio.timeout(_ANSWER_WAIT_S):
+                return await self._answers.get()
+        except TimeoutError:
+            return types.ErrorData(
+                code=types.REQUEST_TIMEOUT, message="the host has not answered in time"
+            )
+
+    def take_answer(self, params: types.InputResponseRequestParams) -> None:
+        """Take the answer to the last question from the host's next call."""
+        declined = types.ErrorData(code=types.INVALID_PARAMS, message="the host gave no answer")
+        self._answers.put_nowait((params.input_responses or {}).get(_QUESTION_KEY, declined))
+
+    async def next_question(self) -> types.InputRequest | None:
+        """Return the next question of the server, or None once the call has ended.
+
+        If the host cancels its call, the call of the server is cancelled too.
+        """
+        question = asyncio.create_task(self._questions.get())
+        is_waiting = True
+        try:
+            await asyncio.wait({self.task, question}, return_when=asyncio.FIRST_COMPLETED)
+            is_waiting = False
+            return None if self.task.done() else question.result()
+        finally:
+            question.cancel()
+            if is_waiting:
+                self.task.cancel()
+
+
 class ServerQuestions:
     """The requests of one server for roots, sampling and elicitation.
 
     A host of an older protocol is asked on the stream of a running call, or on its connection if no
-    call runs. A host of the newest protocol accepts no requests, so the server waits for its roots
-    until a call brings them. Each question names its server.
+    call runs. A host of the newest protocol accepts no requests. It is asked in the answer to a
+    running call, and answers by sending the call again. The server waits for its roots until a
+    call brings them. Each question names its server.
 
     Args:
         server: The server's name.
@@ -150,6 +200,8 @@ class ServerQuestions:
         self._server = server
         self._channel = channel
         self._calls: dict[object, HostContext] = {}
+        self._open: dict[str, _OpenCall] = {}
+        self._open_by_host: dict[int, _OpenCall] = {}
         self._asks_roots = self._asks_roots_at_start = False
         self._sent_roots: types.ListRootsResult | None = None
         self._roots_answered = asyncio.Event()
@@ -194,7 +246,7 @@ class ServerQuestions:
         A host of the newest protocol answers it by sending the call again, with its roots. It is
         asked before each call to a server that uses roots, because it announces no changes.
         """
-        if host is None or self._channel.accepts_questions():
+        if host is None or self._channel.accepts_questions() or params.request_state in self._open:
             return None
         able = host.session.client_capabilities
         if able is None or able.roots is None:
@@ -209,6 +261,39 @@ class ServerQuestions:
         return types.InputRequiredResult(
             input_requests={_ROOTS_KEY: types.ListRootsRequest()},
             request_state=params.request_state,
+        )
+
+    async def in_rounds(
+        self,
+        params: types.InputResponseRequestParams,
+        host: HostContext,
+        work: Callable[[], Coroutine[Any, Any, ResultT]],
+    ) -> ResultT | types.InputRequiredResult:
+        """Return the result of a call, or a question that its host has to answer before.
+
+        The host answers by sending the call again, and `work` goes on meanwhile.
+
+        Raises:
+            MCPError: If the call that the host answers for has ended.
+        """
+        open_call = self._open.pop(params.request_state or "", None)
+        if open_call is not None:
+            open_call.take_answer(params)
+        elif params.request_state:
+            raise MCPError(types.INVALID_PARAMS, "this call has ended; its answer came too late")
+        else:
+            open_call = _OpenCall(asyncio.create_task(work()))
+            self._open_by_host[id(host)] = open_call
+            open_call.task.add_done_callback(lambda _: self._open_by_host.pop(id(host)))
+        question = await open_call.next_question()
+        if question is None:
+            result: ResultT = await open_call.task
+            return result
+        state = secrets.token_urlsafe()
+        self._open[state] = open_call
+        open_call.task.add_done_callback(lambda _: self._open.pop(state, None))
+        return types.InputRequiredResult(
+            input_requests={_QUESTION_KEY: question}, request_state=state
         )
 
     async def await_roots(self, announce: Callable[[], Awaitable[None]]) -> None:
@@ -291,6 +376,8 @@ class ServerQuestions:
     ) -> Any:
         """Send a server's request to the host and return the answer, or the host's error."""
         call = self.call
+        if open_call := self._open_by_host.get(id(call)):
+            return await open_call.ask(cast("types.InputRequest", request))
         host = call or self._channel.newest
         if host is None:
             return types.ErrorData(

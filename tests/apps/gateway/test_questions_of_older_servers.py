@@ -1,0 +1,52 @@
+"""Servers of the older protocol ask hosts of the newest one, in the answers to a running call."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import MCPError
+
+from llm_common.apps.gateway import GatewayConfig, ServerConfig
+from tests.apps.gateway.hosts import config_of, host_of, text_of
+
+pytestmark = pytest.mark.mcp
+FULL = Path(__file__).parents[2] / "conformance" / "full_server.py"
+
+
+def configured() -> GatewayConfig:
+    return config_of(one=ServerConfig(command=sys.executable, args=(str(FULL), "older")))
+
+
+async def test_a_host_of_the_newest_protocol_is_asked_during_a_call() -> None:
+    asked: list[str] = []
+
+    async def elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"username": "ada"})
+
+    async def sample(_: Any, params: types.CreateMessageRequestParams) -> Any:
+        asked.append(params.system_prompt or "")
+        content = types.TextContent(type="text", text="Paris")
+        return types.CreateMessageResult(role="assistant", content=content, model="any")
+
+    able: Any = {"elicitation_callback": elicit, "sampling_callback": sample}
+    async with host_of(configured(), **able) as host:
+        answer = text_of(await host.call_tool("test_elicitation", {"message": "Who are you?"}))
+        assert (asked, "ada" in answer) == (["[one] Who are you?"], True)
+        answer = text_of(await host.call_tool("test_sampling", {"prompt": "The capital?"}))
+        assert answer == "LLM response: Paris"
+        assert "the MCP server one" in asked[-1]
+
+
+async def test_an_answer_to_a_call_that_has_ended_starts_no_other_call() -> None:
+    async with host_of(configured()) as host:
+        await host.list_tools()
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(
+                name="test_simple_text", arguments={}, request_state="of another run"
+            )
+        )
+        with pytest.raises(MCPError, match="this call has ended"):
+            await host.session.send_request(request, types.CallToolResult)
