@@ -346,7 +346,9 @@ requires(
 
 
 @tool("test_input_required_result_capabilities")
-async def ask_what_host_can(_: types.CallToolRequestParams, host: HostContext) -> Answer:
+async def ask_what_host_can(params: types.CallToolRequestParams, host: HostContext) -> Answer:
+    if params.input_responses:
+        return done(text(", ".join(params.input_responses)))
     able = host.session.client_capabilities or types.ClientCapabilities()
     requests: dict[str, types.InputRequest] = {}
     if able.sampling is not None:

@@ -1,4 +1,4 @@
-"""Servers of the older protocol ask hosts of the newest one, in the answers to a running call."""
+"""Servers ask each host of the newest protocol for what it can do, in the answers to its call."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 
-from llm_common.apps.gateway import GatewayConfig, ServerConfig
+from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 from tests.apps.gateway.hosts import config_of, host_of, text_of
 
 pytestmark = pytest.mark.mcp
@@ -38,6 +38,27 @@ async def test_a_host_of_the_newest_protocol_is_asked_during_a_call() -> None:
         answer = text_of(await host.call_tool("test_sampling", {"prompt": "The capital?"}))
         assert answer == "LLM response: Paris"
         assert "the MCP server one" in asked[-1]
+
+
+async def test_each_host_is_asked_for_what_it_can_do() -> None:
+    async def elicit(*_: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "ada"})
+
+    async def sample(*_: Any) -> types.CreateMessageResult:
+        content = types.TextContent(type="text", text="Paris")
+        return types.CreateMessageResult(role="assistant", content=content, model="any")
+
+    samples: Any = {"sampling_callback": sample}
+    elicits: Any = {"elicitation_callback": elicit}
+    config = config_of(one=ServerConfig(command=sys.executable, args=(str(FULL),)))
+    async with (
+        Gateway(config) as gateway,
+        Client(gateway.server, **samples) as first,
+        Client(gateway.server, **elicits) as second,
+    ):
+        for host, question in ((first, "sample"), (second, "elicit")):
+            result = await host.call_tool("test_input_required_result_capabilities", {})
+            assert text_of(result) == question
 
 
 async def test_an_answer_to_a_call_that_has_ended_starts_no_other_call() -> None:
