@@ -284,7 +284,7 @@ class ServerQuestions:
         else:
             open_call = _OpenCall(asyncio.create_task(work()))
             self._open_by_host[id(host)] = open_call
-            open_call.task.add_done_callback(lambda _: self._open_by_host.pop(id(host)))
+            open_call.task.add_done_callback(lambda task: self._close(host, task))
         question = await open_call.next_question()
         if question is None:
             result: ResultT = await open_call.task
@@ -295,6 +295,11 @@ class ServerQuestions:
         return types.InputRequiredResult(
             input_requests={_QUESTION_KEY: question}, request_state=state
         )
+
+    def _close(self, host: HostContext, task: asyncio.Task[Any]) -> None:
+        del self._open_by_host[id(host)]
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved, because the host may never ask for it
 
     async def await_roots(self, announce: Callable[[], Awaitable[None]]) -> None:
         """Wait until the server has the host's current roots, before a call to it.
