@@ -17,7 +17,7 @@ from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 from llm_common.apps.gateway.config_watch import ConfigWatch
 from llm_common.apps.gateway.serving import examine, reports
-from tests.apps.gateway.hosts import Files, host_of_process, hostile, text_of, until
+from tests.apps.gateway.hosts import Files, host_of_process, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 OWN = {"context"}
@@ -40,6 +40,7 @@ class Running:
     host: Client
     watch: ConfigWatch
     changes: list[object]
+    prompt_changes: list[object]
 
     async def write(self, **entries: Any) -> None:
         write(self.path, **entries)
@@ -55,19 +56,21 @@ def write(path: Path, **entries: Any) -> None:
 
 @asynccontextmanager
 async def running(folder: Path, **entries: Any) -> AsyncIterator[Running]:
-    path, changes = folder / "mcp.json", list[object]()
+    path, changes, prompt_changes = folder / "mcp.json", list[object](), list[object]()
     write(path, **entries)
     config = GatewayConfig.from_files(path, folder=folder / "kept", list_wait_s=60.0)
 
     async def on_message(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             changes.append(message)
+        if isinstance(message, types.PromptListChangedNotification):
+            prompt_changes.append(message)
 
     async with (
         Gateway(config) as gateway,
         Client(gateway.server, mode="legacy", message_handler=on_message) as host,
     ):
-        yield Running(path, gateway, host, ConfigWatch(gateway), changes)
+        yield Running(path, gateway, host, ConfigWatch(gateway), changes, prompt_changes)
 
 
 async def test_removed_servers_and_changed_rules_take_effect_at_once(tmp_path: Path) -> None:
@@ -102,6 +105,16 @@ async def test_a_new_server_waits_until_it_is_approved(
         await run.write(one=one)
         await run.write(one=one, two=two)  # it was approved before
         assert await names_of(run.host) == {"ok", "search"}
+
+
+async def test_the_prompts_of_a_new_server_are_announced(tmp_path: Path) -> None:
+    one, two = entry(hostile()), odd()
+    async with running(tmp_path, one=one) as run:
+        earlier = (await run.host.list_prompts()).prompts
+        run.gateway.records.approve(two, {})
+        await run.write(one=one, two=entry(two))
+        await until(lambda: bool(run.prompt_changes))
+        assert len((await run.host.list_prompts()).prompts) > len(earlier)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ class Catalogue:
         if config != self.config:
             self.config = config
         earlier, self.servers = self.servers, {}
+        is_change = bool(earlier)
         for name, entry in config.servers.items():
             offer = earlier.get(name)
             if offer and entry_digest(offer.connection.config) == entry_digest(entry):
@@ -178,7 +179,8 @@ class Catalogue:
                     on_notification=self._on_notification,
                     channel=self._channel,
                 )
-                offer = ServerOffer(connection)
+                # The lists that the host has lack a server that was added.
+                offer = ServerOffer(connection, is_late=is_change)
             self._take_approvals(offer)
             self.servers[name] = offer
         _cancel(earlier.values())
