@@ -81,7 +81,8 @@ async def use(client: Client) -> bool:
     calls = CONTEXT.get("toolCalls")
     if calls is None:
         calls = [{"name": tool.name, "arguments": arguments_of(tool, tools)} for tool in tools]
-    wants_login = False
+    # A server that wants a login for its list has no tools behind the gateway.
+    wants_login = SCENARIO.startswith("auth/") and not tools
     for call in calls:
         with suppress(MCPError):
             result = await client.call_tool(call["name"], call["arguments"])
