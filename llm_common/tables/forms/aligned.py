@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, share_of
-from llm_common.tables.forms.heading import heading_evidence
+from llm_common.tables.forms.fit import MIN_LINES, MOST, has_gaps, share_of
+from llm_common.tables.forms.heading import NUMBER, heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 
 Span: TypeAlias = tuple[int, int]
@@ -15,78 +15,98 @@ Span: TypeAlias = tuple[int, int]
 
 _WORD: Final = re.compile(r"\S+")
 _THROUGH: Final = re.compile(r"\S{3}")
-_NUMBER: Final = re.compile(r"[-+]?\d[\d.,]*%?")
 _RULE: Final = re.compile(r"[\s=+─━-]+")
+_COMMENT: Final = re.compile(r"^#(?=\s)")
 _MAX_HEADING_CHARS: Final = 1_000
 _MAX_PREFACE: Final = 4  # lines before the heading, such as the legend of `dpkg`
 _SAMPLE_LINES: Final = 200
+_MAX_PUSHED_GAP: Final = 8
 
 
-def aligned(lines: list[str]) -> Table | None:
-    """Return the table of columns that spaces align under a heading, or None."""
-    lines = [line.expandtabs() for line in lines]
-    for start in range(min(_MAX_PREFACE, len(lines) - MIN_LINES) + 1):
-        table = _table_under(lines[start], lines[start + 1 :], has_preface=start > 0)
-        if table is not None:
-            return replace(table, other_lines=(*lines[:start], *table.other_lines))
+def aligned(paragraphs: Sequence[Sequence[str]]) -> Table | None:
+    """Return the table of columns that spaces align under a heading, or None.
+
+    Args:
+        paragraphs: The lines. Several paragraphs have a line in common, such as the heading, and
+            what stands before it is the column `section`.
+    """
+    for heading in paragraphs[0][: _MAX_PREFACE + 1]:
+        is_heading = has_gaps(heading) and len(heading) <= _MAX_HEADING_CHARS
+        if is_heading and all(heading in lines for lines in paragraphs):
+            table = _table_under(heading, paragraphs)
+            if table is not None:
+                return table
     return None
 
 
-def _table_under(heading: str, body: list[str], *, has_preface: bool) -> Table | None:
+def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | None:
     """Return the table of lines whose words stand under the words of a heading, or None."""
-    # Prose has single spaces only.
-    has_gaps = heading.isupper() or "  " in heading.strip()
-    if not has_gaps or len(heading) > _MAX_HEADING_CHARS or _RULE.fullmatch(heading):
+    lines: list[str] = []
+    sections: list[str] = []
+    preface: list[str] = []
+    for paragraph in paragraphs:
+        start = paragraph.index(heading)
+        preface += paragraph[:start]
+        body = [line for line in paragraph[start + 1 :] if not _RULE.fullmatch(line)]
+        lines += body
+        sections += [paragraph[0].strip()] * len(body)
+    names, cells = _names_and_cells(_COMMENT.sub(" ", heading), lines)
+    rows = list(filter(None, cells))
+    if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
         return None
-    lines = [line for line in body if not _RULE.fullmatch(line)]
-    sample = lines[:: -(-len(body) // _SAMPLE_LINES)]
+    if share_of(rows, lambda row: "  " in row[-1]) > 1 - MOST:  # a column without a name
+        names.append("")
+        for row in rows:
+            row[-1:] = map(str.strip, f"{row[-1]}  ".split("  ", 1))
+    # A line that several paragraphs have in common is a heading.
+    evidence = heading_evidence(names, rows[:_SAMPLE_LINES]) + len(paragraphs) - 1
+    is_plain = not preface and len(names) >= MIN_LINES and heading.isupper()
+    if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
+        return None
+    others = [line for line, fitting in zip(lines, cells, strict=True) if fitting is None]
+    if len(paragraphs) == 1 or not preface:
+        return replace(table_of_rows("", names, rows), other_lines=(*preface, *others))
+    titled = zip(sections, cells, strict=True)
+    rows = [[section, *fitting] for section, fitting in titled if fitting is not None]
+    return replace(table_of_rows("", ["section", *names], rows), other_lines=tuple(others))
+
+
+def _names_and_cells(
+    heading: str, lines: Sequence[str]
+) -> tuple[list[str], list[list[str] | None]]:
+    """Return the names of columns, and the cells of each line, or None where it fits none."""
+    sample = lines[:: -(-len(lines) // _SAMPLE_LINES) or 1]
     spans = _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
     # A line of a key and its value is no heading.
-    if (
-        names is None
-        or names[0].endswith(":")
-        or ":" in names
-        or any(map(_NUMBER.fullmatch, names))
-    ):
-        return None
-    rows, others = _rows_and_others(lines, names, spans, gaps)
-    if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
-        return None
-    if share_of(rows, lambda row: "  " in row[-1]) > 1 - MOST:  # columns without a name
-        return None
-    first_rows = rows[:_SAMPLE_LINES]
+    if names is None or names[0].endswith(":") or ":" in names:
+        return [], []
+    cells = _cells_of(lines, names, spans, gaps)
+    rows = list(filter(None, cells))[:_SAMPLE_LINES]
     for index, name in enumerate(names):
-        if sum(row[index] == name for row in first_rows) < MOST * len(first_rows):
+        if sum(row[index] == name for row in rows) < MOST * max(len(rows), 1):
             break
         # All lines begin with it, as with the time that `pidstat` writes before each.
         names[index] = ""
-    evidence = heading_evidence(names, first_rows)
-    is_plain = not has_preface and len(names) >= MIN_LINES and heading.isupper()
-    if evidence < 0 or (evidence == 0 and not is_plain):
-        return None
-    return replace(table_of_rows("", names, rows), other_lines=tuple(others))
+    return names, cells
 
 
-def _rows_and_others(
+def _cells_of(
     lines: Sequence[str], names: list[str], spans: Sequence[Span], gaps: Sequence[int]
-) -> tuple[list[list[str]], list[str]]:
-    """Return the cells of the lines that fit the columns, and the other lines."""
-    read = [_cells_between(line, gaps) or _cells_in_order(line, spans) for line in lines]
+) -> list[list[str] | None]:
+    """Return the cells of each line that fits the columns, and None for the others."""
+    read = [_cells_between(line, gaps) or _cells_in_order(line, spans, max_gap=0) for line in lines]
     # Where each cell is one word, so are those of a line that a wide word has pushed on.
     are_words = all(len(cell.split()) == 1 for cells in read if cells for cell in cells[:-1])
-    rows: list[list[str]] = []
-    others: list[str] = []
+    rows: list[list[str] | None] = []
     for line, fitting in zip(lines, read, strict=True):
         cells = fitting
-        if cells is None and are_words and len(line.split()) >= len(names):
-            cells = line.split(maxsplit=len(names) - 1)
-        if cells is None or cells == names or sum(map(bool, cells)) < 2:  # noqa: PLR2004
-            others.append(line)
-        else:
-            rows.append(cells)
-    return rows, others
+        if cells is None and are_words:
+            cells = _cells_in_order(line, spans, max_gap=_MAX_PUSHED_GAP)
+        is_row = cells is not None and cells != names and sum(map(bool, cells)) > 1
+        rows.append(cells if is_row else None)
+    return rows
 
 
 def _cells_between(line: str, gaps: Sequence[int]) -> list[str] | None:
@@ -98,19 +118,24 @@ def _cells_between(line: str, gaps: Sequence[int]) -> list[str] | None:
     return None if any("  " in cell for cell in cells[:-1]) else cells
 
 
-def _cells_in_order(line: str, spans: Sequence[Span]) -> list[str] | None:
+def _cells_in_order(line: str, spans: Sequence[Span], *, max_gap: int) -> list[str] | None:
     """Return as many words as there are names, if each is under its name at least in part.
 
-    A wide word pushes the others on.
+    Args:
+        line: The line.
+        spans: Where the names stand.
+        max_gap: Maximum blanks between a wide word and the one behind it, which it pushes on.
     """
     cells = line.split(maxsplit=len(spans) - 1)
     if len(cells) < len(spans):
         return None
-    end = 0
+    end = shift = 0
     for (name_start, name_end), cell in zip(spans, cells, strict=True):
         start = line.index(cell, end)
+        if end - shift >= name_start and start - end <= max_gap:
+            shift = start - name_start
         end = start + len(cell)
-        if start >= name_end or end <= name_start:
+        if start - shift >= name_end or end - shift <= name_start:
             return None
     return [cell.rstrip() for cell in cells]
 
@@ -131,7 +156,12 @@ def _spans_of_names(heading: str, sample: Sequence[str]) -> list[Span]:
 
 
 def _are_in_order(spans: Sequence[Span], sample: Sequence[str]) -> bool:
-    return share_of(sample, lambda line: _cells_in_order(line, spans) is not None) >= MOST
+    return (
+        share_of(
+            sample, lambda line: _cells_in_order(line, spans, max_gap=_MAX_PUSHED_GAP) is not None
+        )
+        >= MOST
+    )
 
 
 def _pairs_joined(spans: list[Span]) -> Iterator[list[Span]]:

@@ -1,56 +1,134 @@
 """Blocks of `key: value` lines."""
 
 import re
-from itertools import groupby
-from typing import Final
+from collections import Counter
+from collections.abc import Sequence, Set as AbstractSet
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from llm_common.tables.forms.fit import MAX_LINE_CHARS, MIN_LINES
+from llm_common.tables.forms.fit import MAX_LINE_CHARS, MIN_LINES, MOST, share_of
 from llm_common.tables.table import Table, table_of_records
 from llm_common.text.canonical import Json
 
-_KEY_LINE: Final = re.compile(
-    r"\s*+[-*]?\s*+\**(?P<key>[^\s:*][^:*\n]{0,50})\**\s*+:\**\s++(?P<value>\S.*)"
+_PAIR: Final = re.compile(
+    r"\s*+[-*]?\s*+\**(?P<key>[^\s:*#][^:*\n]{0,50})\**\s*+:\**(?:\s++(?P<value>.*)|$)"
 )
+# Several pairs stand in one line, as `stat` prints them.
+_NEXT_PAIR: Final = re.compile(r"(?:\t|\s{2,})(?=[^\s:(](?:[^\s:(]| (?! )){0,30}: )")
 _HEADING: Final = re.compile(r"#{1,6}\s++(?P<text>.*\S)")
+_FIRST_WORD: Final = re.compile(r"\s*+[^\W\d_][^\s:]*+(?:\s*:)?\s+")
 _RULE: Final = re.compile(r"[-=*_]{3,}\s*")
+_TEXT: Final = "text"
+_SAMPLE_LINES: Final = 200
+_MIN_PAIRS: Final = 0.2  # share of lines with a pair
+Pair: TypeAlias = tuple[str, str]
+Line: TypeAlias = tuple[str, Sequence[Pair]]
+"""A line, and the pairs in it."""
 
 
-def blocks(text: str, _: list[str]) -> Table | None:
+def blocks(text: str, lines: list[str]) -> Table | None:
     """Return the table of blocks of `key: value` lines, or None."""
+    if share_of(lines[:_SAMPLE_LINES], lambda line: bool(_pairs_of(line))) < _MIN_PAIRS:
+        return None
+    read = [(line, _pairs_of(line)) for line in text.strip("\n").split("\n")]
+    return _between_gaps(read) or _from_one_word(read)
+
+
+def _between_gaps(lines: Sequence[Line]) -> Table | None:
+    """Return the table of blocks between blank lines, rules or headings, or None."""
+    groups: list[list[Line]] = [[]]
+    for line, pairs in lines:
+        is_gap = not line.strip() or _RULE.fullmatch(line.strip()) is not None
+        if is_gap or _HEADING.match(line[:MAX_LINE_CHARS]):
+            groups.append([])
+        if not is_gap:
+            groups[-1].append((line, pairs))
+    if len(groups) < MIN_LINES:
+        return None
     records: list[dict[str, Json]] = []
-    plain_lines = 0
-    for is_gap, lines in groupby(text.split("\n"), key=_is_gap):
-        if is_gap:
-            continue
-        record: dict[str, Json] = {}
-        key, value_column = "", MAX_LINE_CHARS
-        for line in lines:
-            if line[:value_column].isspace():  # goes on below the value
-                record[key] = f"{record[key]}\n{line.strip()}"
-                continue
-            match = _KEY_LINE.match(line[:MAX_LINE_CHARS])
-            heading = _HEADING.match(line[:MAX_LINE_CHARS])
-            if heading:
-                if len(record) > 1:  # a heading begins the next record
-                    records.append(record)
-                    record = {}
-                record["heading"] = heading["text"]
-                value_column = MAX_LINE_CHARS
-            elif match:
-                key, value_column = match["key"].strip(), match.start("value")
-                record[key] = match["value"].strip()
-            else:
-                plain_lines += 1
-        if len(record) > 1:
+    values = text_lines = 0
+    for record in _records(groups, ""):
+        if _TEXT in record:
+            text_lines += str(record[_TEXT]).count("\n") + 1
+        if len(record.keys() - {_TEXT}) > 1:
+            values += len(record)
             records.append(record)
-    values = sum(map(len, records))
-    names = {name for record in records for name in record}
-    # The same keys come again in records, and differ in a document.
-    is_regular = len(records) >= MIN_LINES and len(names) <= 2.5 * values / len(records)
-    if not is_regular or plain_lines > values / 4:
+    # A document has lines around its keys.
+    if len(records) < MIN_LINES or text_lines > values / 4:
         return None
     return table_of_records("", records)
 
 
-def _is_gap(line: str) -> bool:
-    return not line.strip() or _RULE.fullmatch(line.strip()) is not None
+def _from_one_word(lines: Sequence[Line]) -> Table | None:
+    """Return the table of blocks that begin with the same word, as those of `git log`, or None."""
+    first = _FIRST_WORD.match(lines[0][0])
+    if first is None:
+        return None
+    groups: list[list[Line]] = []
+    for line, pairs in lines:
+        if line.startswith(first[0]):
+            groups.append([])
+        groups[-1].append((line, pairs))
+    records = _records(groups, first[0].strip(" :"))
+    with_keys = sum(len(record.keys() - {_TEXT}) > 1 for record in records)
+    if len(records) < MIN_LINES or with_keys < MOST * len(records):
+        return None
+    # Lines of a block may be no pairs, such as the message of a commit.
+    return replace(table_of_records("", records), is_log=True)
+
+
+def _records(groups: Sequence[Sequence[Line]], name: str) -> list[dict[str, Json]]:
+    """Return blocks as records of their pairs, whose other lines are their text.
+
+    Args:
+        groups: The lines of the blocks.
+        name: The name of what stands in a first line without a pair. "" for none.
+    """
+    counts: Counter[str] = Counter()
+    for group in groups:
+        counts.update({key for _, pairs in group for key, _ in pairs})
+    # A key comes again in records. Another word before a colon stands in a text.
+    keys = {key for key, count in counts.items() if count > (1 - MOST) * len(groups)}
+    return [_record(group, name, keys) for group in groups]
+
+
+def _record(lines: Sequence[Line], name: str, keys: AbstractSet[str]) -> dict[str, Json]:
+    record: dict[str, Json] = {}
+    text: list[str] = []
+    last, indent, value_column = "", MAX_LINE_CHARS, MAX_LINE_CHARS
+    for line, pairs in lines:
+        heading = _HEADING.match(line[:MAX_LINE_CHARS])
+        is_below = bool(line.strip()) and line[:value_column].isspace()
+        if heading:
+            record["heading"] = heading["text"]
+        elif (
+            pairs
+            and not is_below
+            and all(key in keys and f"{key}_2" not in record for key, _ in pairs)
+        ):
+            for key, value in pairs:
+                last = f"{key}_2" if key in record else key
+                record[last] = value
+            indent = len(line) - len(line.lstrip()) + 1
+            value_column = line.index(pairs[0][1], line.index(":"))
+        elif name and not record:
+            record[name] = line.strip().removeprefix(name).lstrip()
+        elif is_below or (line.strip() and line[:indent].isspace()):
+            record[last] = f"{record[last]}\n{line.strip()}".strip()
+        else:
+            text.append(line.strip())
+            indent = value_column = MAX_LINE_CHARS
+    if any(text):
+        record[_TEXT] = "\n".join(text).strip()
+    return record
+
+
+def _pairs_of(line: str) -> list[Pair]:
+    """Return the pairs of a line, or [] if a part of it is none."""
+    pairs: list[Pair] = []
+    for part in _NEXT_PAIR.split(line[:MAX_LINE_CHARS].strip()):
+        match = _PAIR.fullmatch(part)
+        if match is None:
+            return []
+        pairs.append((match["key"].strip(), (match["value"] or "").strip()))
+    return pairs

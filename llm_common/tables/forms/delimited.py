@@ -16,6 +16,8 @@ from llm_common.tables.forms.heading import heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 
 DELIMITERS: Final = ("\t", ",", ";", "|")
+_MIN_FIELDS: Final = 4  # between colons
+_FIELD: Final = re.compile(r"(?=.*[g-zG-Z*/])[^\s:]+:")
 _MAX_PREFACE: Final = 5  # lines before the header
 _MAX_NAME_CHARS: Final = 60
 _NUMBER: Final = re.compile(r"[-+]?\d[\d.,]*")
@@ -34,7 +36,7 @@ def delimited(text: str, lines: list[str], *, has_names: bool = True) -> Table |
         has_names: Whether its first row names the columns. Otherwise it is a record.
     """
     sample = "\n".join(lines[:SAMPLE_LINES])
-    delimiters = filter(sample.__contains__, DELIMITERS)
+    delimiters = filter(sample.__contains__, DELIMITERS if has_names else (*DELIMITERS, ":"))
     fits = [_fit(delimiter, _first_rows(sample, delimiter)) for delimiter in delimiters]
     fit = max(filter(None, fits), key=lambda fit: fit.share, default=None)
     if fit is None or has_names is (fit.header is None):
@@ -96,6 +98,11 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
         return _Fit(delimiter, width, preface, header, count / len(rows))
     # Sentences of prose have commas too.
     may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))
+    # Colons also stand in times, addresses, and behind keys.
+    if delimiter == ":" and (
+        width < _MIN_FIELDS or not all(map(_FIELD.match, map(":".join, rows)))
+    ):
+        return None
     if evidence == 0 or count < len(rows) or may_be_prose:
         return None
     return _Fit(delimiter, width, 0, None, 1)

@@ -18,3 +18,8 @@ MAX_LINE_CHARS: Final = 10_000
 def share_of(lines: Sequence[T], fits: Callable[[T], bool]) -> float:
     """Return the share of lines, or of other things, that fit."""
     return sum(map(fits, lines)) / len(lines) if lines else 0.0
+
+
+def has_gaps(line: str) -> bool:
+    """Return whether a line may be a heading of columns. Prose has single spaces only."""
+    return line.isupper() or "  " in line.strip()

@@ -7,9 +7,10 @@ from typing import Final
 
 from llm_common.tables.forms.fit import MOST, share_of
 
-_NUMBER: Final = re.compile(r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s)?\)?")
+NUMBER: Final = re.compile(r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s)?\)?")
 _MARKS: Final = re.compile(r"[^\w\s]")
 _NAME_MARKS: Final = frozenset("-./()%#&?")  # also stand in names
+_ID_CHARS: Final = 8
 _YEAR: Final = re.compile(r"(?:1[89]|20)\d\d")
 
 
@@ -36,10 +37,13 @@ def _vote(name: str, cells: Sequence[str]) -> int:
     """Return 1 if the cells have something in common that their name lacks, less if it has it."""
     if name in cells:
         return -2
-    if share_of(cells, lambda cell: _NUMBER.fullmatch(cell) is not None) >= MOST:
+    if share_of(cells, lambda cell: NUMBER.fullmatch(cell) is not None) >= MOST:
         if not any(map(str.isdigit, name)):
             return 1
-        return -1 if _NUMBER.fullmatch(name) else 0
+        return -1 if NUMBER.fullmatch(name) else 0
+    # Such as digests, ids and modes of files.
+    if len(name) >= _ID_CHARS and all(len(cell) == len(name) for cell in cells):
+        return -1
     common = set()
     for mark in set(_MARKS.findall(cells[0])):
         if sum(mark in cell for cell in cells) >= MOST * len(cells):

@@ -3,19 +3,24 @@
 Each form is recognized by its lines alone, in linear time. A text that fits no form has no table.
 """
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain
 from typing import Final
 
 from llm_common.tables.forms.aligned import aligned
 from llm_common.tables.forms.blocks import blocks
 from llm_common.tables.forms.delimited import delimited
-from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES
+from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES, has_gaps
 from llm_common.tables.forms.logs import fields_log, log, logfmt
 from llm_common.tables.forms.marked_up import html_tables, ruled_tables
+from llm_common.tables.forms.word_columns import word_columns, word_sections
 from llm_common.tables.table import Table
 
+_DIGIT: Final = re.compile(r"\d")
+_MAX_PREFACE: Final = 3
 _MIN_SHARE: Final = 0.5
 """Share of the lines of a text that its tables have, if these do not fill it."""
 
@@ -35,12 +40,9 @@ def tables_in_text(text: str) -> list[Table]:
         table = read(text, lines)
         if table is not None:
             return [table]
-    tables = _tables_of_paragraphs(text)
-    if tables:
-        return tables
     # Lines without names may be the keys and values of blocks.
     table = blocks(text, lines) or delimited(text, lines, has_names=False)
-    return [] if table is None else [table]
+    return _tables_of_paragraphs(text) if table is None else [table]
 
 
 _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
@@ -53,21 +55,25 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
 
 def _tables_of_paragraphs(text: str) -> list[Table]:
     """Return the tables that paragraphs are, if these are most of a text, or []."""
-    paragraphs = _paragraphs(text)
+    numbers: list[int] = []
+    paragraphs: list[list[str]] = []
+    for number, lines in _paragraphs(text):
+        numbers.append(number)
+        paragraphs.append([line.expandtabs() for line in lines])
+    if len(paragraphs) > 1:
+        table = word_sections(paragraphs)
+        if table is not None:
+            return [table]
+    total = sum(map(len, paragraphs))
     tables: list[Table] = []
     others: list[str] = []
-    for number, lines in paragraphs:
-        table = None
-        if len(lines) >= MIN_LINES:
-            # A text without blank lines was read as delimited before.
-            table = delimited("\n".join(lines), lines) if len(paragraphs) > 1 else None
-            table = table or aligned(lines)
+    for first, group in _groups(paragraphs):
+        table = _table_of(group, is_whole=len(paragraphs) == 1)
         if table is None:
-            others += lines
+            others += chain.from_iterable(group)
         else:
             others += table.other_lines
-            tables.append(replace(table, path=f"line {number}", other_lines=()))
-    total = sum(len(lines) for _, lines in paragraphs)
+            tables.append(replace(table, path=f"line {numbers[first]}", other_lines=()))
     if not tables or total - len(others) < _MIN_SHARE * total:
         return []
     if len(tables) == 1:
@@ -76,13 +82,51 @@ def _tables_of_paragraphs(text: str) -> list[Table]:
     return tables
 
 
+def _table_of(group: list[list[str]], *, is_whole: bool) -> Table | None:
+    """Return the table of a paragraph, or of several with one heading, or None."""
+    if sum(map(len, group)) < MIN_LINES:
+        return None
+    if len(group) > 1:
+        return aligned(group)
+    [lines] = group
+    # A whole text was read as delimited before.
+    table = None if is_whole else delimited("\n".join(lines), lines)
+    return table or aligned(group) or word_columns(lines)
+
+
+def _groups(paragraphs: list[list[str]]) -> list[tuple[int, list[list[str]]]]:
+    """Return the paragraphs that have the same line near the beginning, such as a heading."""
+    counts = Counter(chain.from_iterable({*lines[:_MAX_PREFACE]} for lines in paragraphs))
+    groups: dict[str | int, list[list[str]]] = {}
+    firsts: dict[str | int, int] = {}
+    for index, lines in enumerate(paragraphs):
+        key = next((line for line in lines[:_MAX_PREFACE] if counts[line] > 1), index)
+        firsts.setdefault(key, index)
+        groups.setdefault(key, []).append(lines)
+    return [(firsts[key], group) for key, group in groups.items()]
+
+
 def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
-    """Return the lines between blank ones, with the number of the first."""
+    """Return the lines between blank ones, with the number of the first.
+
+    A title and a heading begin another one, as in `netstat`.
+    """
+    lines = text.split("\n")
     paragraphs: list[tuple[int, list[str]]] = []
-    number = 1
-    for has_text, group in groupby(text.split("\n"), key=lambda line: bool(line.strip())):
-        lines = list(group)
-        if has_text:
-            paragraphs.append((number, lines))
-        number += len(lines)
+    is_new = True
+    for index, line in enumerate(lines):
+        if line.strip():
+            if is_new or _begins_table(lines[index - 1 : index + 2]):
+                paragraphs.append((index + 1, []))
+            paragraphs[-1][1].append(line)
+        is_new = not line.strip()
     return paragraphs
+
+
+def _begins_table(lines: Sequence[str]) -> bool:
+    """Return whether a title and a heading follow a line of a table."""
+    if len(lines) < MIN_LINES or any(map(_DIGIT.search, lines[1:])):
+        return False
+    before, title, heading = lines
+    is_row = has_gaps(before) or _DIGIT.search(before) is not None
+    return is_row and not has_gaps(title) and has_gaps(heading)

@@ -1,0 +1,134 @@
+"""What commands print in columns, sections and blocks is read without a wrong record."""
+
+import pytest
+
+from llm_common.tables.finding import find_records
+from llm_common.tables.table import Table
+
+
+def only_table(text: str) -> Table:
+    [table] = find_records(text).tables
+    return table
+
+
+MONTHS = ("Jan 19 10:02", "Feb  3  2024", "Mar 30 07:41")
+
+
+def listing(folder: str, count: int) -> str:
+    lines = [f"{folder}:", f"total {count}"]
+    lines += [
+        f"-rw-r--r-- 1 ann  {'wheel' if n % 2 else 'adm  '} {n * 997:>8} {MONTHS[n % 3]} {'my ' * (n % 2)}file{n}"
+        for n in range(count)
+    ]
+    return "\n".join(lines)
+
+
+def test_names_with_blanks_are_the_last_column_of_a_listing_t_17() -> None:
+    table = only_table(listing(".", 9))
+    assert len(table.columns) == 9
+    assert table.rows[7][4:] == ("6979", "Feb", "3", "2024", "my file7")
+    assert (table.total_rows, table.other_lines) == (9, (".:", "total 9"))
+
+
+def test_listings_of_folders_are_one_table_by_section_t_17() -> None:
+    prose = "These are all the folders here, and nothing else at all."
+    table = only_table("\n\n".join([listing("./a b", 8), listing("./c", 1), prose]))
+    assert table.columns[:2] == ("section", "column_1")
+    assert [row[0] for row in table.rows] == ["./a b"] * 8 + ["./c"]
+    assert "total 8" in table.other_lines
+
+
+def test_names_under_titles_are_rows_t_17() -> None:
+    table = only_table("/bin:\nls\ncat\nps\n\n/sbin:\nfsck\nmount\nswapon\n")
+    assert table.rows[3:5] == (("/sbin", "fsck"), ("/sbin", "mount"))
+
+
+def test_words_that_no_blank_column_divides_share_a_cell_t_17() -> None:
+    lines = ["Netid Recv-Q  Local Address:Port   Peer Address:Port"]
+    lines += [f"tcp   {n:<6}  {'*' * (n % 2)}:{n:<18} 10.0.0.{n}:*" for n in range(9)]
+    lines.append("u_str 0       /run/some/journal/stdout 18181 * 18180")
+    table = only_table("\n".join(lines))
+    assert table.columns == ("Netid", "Recv-Q", "Local Address:Port Peer Address:Port")
+    assert table.rows[-1] == ("u_str", "0", "/run/some/journal/stdout 18181 * 18180")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"host-{n % 7} {('served', 'dropped it', 'saw')[n % 3]} /{n}\n" for n in range(60)),
+        "".join(f"e0:33:8e:67:38:{n:02}\n" for n in range(30)),
+        "".join(f"box{n} (10.0.0.{n}) at e0:33:8e:67:38:{n:02} on en0\n" * 2 for n in range(9)),
+        "".join(f"=== RUN   TestA{n}\n--- PASS: TestA{n} (0.00s)\n" for n in range(30)),
+        "import os\nimport sys\nimport re\n\ndef f(x):\n    note: int = 3\n    return x\n",
+    ],
+    ids=["prose", "addresses", "addresses in lines", "results of tests", "program"],
+)
+def test_what_is_not_sure_to_be_columns_is_cut_nowhere_t_17(text: str) -> None:
+    for table in find_records(text).tables:
+        assert not any(cell in ("33", "8e", "host-1") for row in table.rows for cell in row)
+    assert not any("PASS" in table.columns for table in find_records(text).tables)
+
+
+def test_accounts_are_divided_by_colons_t_17() -> None:
+    lines = [f"user{n}:x:{n}:{n}:A User, Room {n}:/home/u{n}:/bin/sh" for n in range(9)]
+    table = only_table("\n".join(lines))
+    assert table.rows[3] == ("user3", "x", "3", "3", "A User, Room 3", "/home/u3", "/bin/sh")
+
+
+COMMIT = """commit {0:040x}
+Author: Ann <ann@example.com>
+Date:   Mon Jan {1} 10:00:00 2026
+
+    Note {0}
+
+    Fixes: the {0}th bug
+"""
+
+
+def test_commits_are_blocks_from_one_word_t_17() -> None:
+    table = only_table("\n".join(COMMIT.format(n, n + 1) for n in range(30)))
+    assert table.columns == ("commit", "Author", "Date", "Fixes", "text")
+    assert table.rows[2][:3] == (f"{2:040x}", "Ann <ann@example.com>", "Mon Jan 3 10:00:00 2026")
+
+
+def test_a_rare_word_before_a_colon_is_text_t_17() -> None:
+    commits = [COMMIT.format(n, n + 1) for n in range(30)]
+    plain = [commit.replace("Fixes: ", "Fixes ") for commit in commits]
+    table = only_table("\n".join([commits[0], *plain[1:]]))
+    assert table.columns == ("commit", "Author", "Date", "text")
+    assert table.rows[0][3] == "Note 0\n\nFixes: the 0th bug"
+
+
+def test_pairs_in_one_line_are_fields_t_17() -> None:
+    block = (
+        "  File: /bin/x{0}\n  Size: {0}0 \tBlocks: 8   IO Block: 4096   regular file\nLinks: 1\n"
+    )
+    table = only_table("".join(map(block.format, range(1, 6))))
+    assert table.columns == ("File", "Size", "Blocks", "IO Block", "Links")
+    assert table.rows[4] == ("/bin/x5", "50", "8", "4096   regular file", "1")
+
+
+CHAIN = """Chain {} (1 references)
+target     prot opt source               destination
+ACCEPT     all  --  anywhere             anywhere             ctstate NEW
+A_VERY_LONG_TARGET  all  --  anywhere             10.0.0.0/8
+"""
+
+
+def test_rows_under_one_heading_in_several_paragraphs_are_one_table_t_17() -> None:
+    table = only_table("\n".join(map(CHAIN.format, ("INPUT", "OUTPUT", "FORWARD"))))
+    assert table.columns[:3] == ("section", "target", "prot")
+    assert table.rows[3] == (
+        *("Chain OUTPUT (1 references)", "A_VERY_LONG_TARGET", "all", "--", "anywhere"),
+        *("10.0.0.0/8", ""),
+    )
+
+
+def test_a_title_and_a_heading_begin_another_table_t_17() -> None:
+    text = "Active connections\nProto Recv-Q  Address\n"
+    text += "".join(f"tcp   {n:<6}  10.0.0.{n}:80\n" for n in range(4))
+    text += "Active domain sockets\nProto RefCnt  Type       Path\n"
+    text += "".join(f"unix  {n:<6}  STREAM     /run/{n}\n" for n in range(5))
+    first, second = find_records(text).tables
+    assert (first.columns, first.total_rows) == (("Proto", "RefCnt", "Type", "Path"), 5)
+    assert (second.columns, second.total_rows) == (("Proto", "Recv-Q", "Address"), 4)
