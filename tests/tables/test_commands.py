@@ -69,6 +69,20 @@ def test_what_is_not_sure_to_be_columns_is_cut_nowhere_t_17(text: str) -> None:
     assert not any("PASS" in table.columns for table in find_records(text).tables)
 
 
+def test_words_of_a_cell_are_not_divided_t_17() -> None:
+    lines = [f"ann      pts/{n}        10.0.0.{n} Fri Feb 2{n} 23:03   gone" for n in range(6)]
+    lines.append("reboot   system boot  4.15.0-88 Fri Feb 28 23:03   still running")
+    for table in find_records("\n".join(lines)).tables:
+        assert "system" not in table.rows[-1]
+
+
+def test_a_row_without_numbers_begins_no_table_t_17() -> None:
+    lines = [f"file{n}:{' ' * 30}ASCII text" for n in range(9)]
+    lines += ["file with spaces in the name: empty", f"git:{' ' * 32}directory"]
+    tables = find_records("\n".join([*lines, *lines[:9]])).tables
+    assert not any("section" in table.columns for table in tables)
+
+
 def test_accounts_are_divided_by_colons_t_17() -> None:
     lines = [f"user{n}:x:{n}:{n}:A User, Room {n}:/home/u{n}:/bin/sh" for n in range(9)]
     table = only_table("\n".join(lines))

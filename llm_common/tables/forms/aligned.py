@@ -31,8 +31,9 @@ def aligned(paragraphs: Sequence[Sequence[str]]) -> Table | None:
             what stands before it is the column `section`.
     """
     for heading in paragraphs[0][: _MAX_PREFACE + 1]:
-        is_heading = has_gaps(heading) and len(heading) <= _MAX_HEADING_CHARS
-        if is_heading and all(heading in lines for lines in paragraphs):
+        if len(heading) > _MAX_HEADING_CHARS or _RULE.fullmatch(heading):
+            continue
+        if has_gaps(heading) and all(heading in lines for lines in paragraphs):
             table = _table_under(heading, paragraphs)
             if table is not None:
                 return table

@@ -116,7 +116,9 @@ def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
     is_new = True
     for index, line in enumerate(lines):
         if line.strip():
-            if is_new or _begins_table(lines[index - 1 : index + 2]):
+            # Only where the paragraph has such a beginning itself.
+            is_title = not is_new and _are_title_and_heading(paragraphs[-1][1][:2])
+            if is_new or (is_title and _begins_table(lines[index - 1 : index + 2])):
                 paragraphs.append((index + 1, []))
             paragraphs[-1][1].append(line)
         is_new = not line.strip()
@@ -124,9 +126,12 @@ def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _begins_table(lines: Sequence[str]) -> bool:
-    """Return whether a title and a heading follow a line of a table."""
+    """Return whether a title and a heading without numbers follow a line of a table."""
     if len(lines) < MIN_LINES or any(map(_DIGIT.search, lines[1:])):
         return False
-    before, title, heading = lines
-    is_row = has_gaps(before) or _DIGIT.search(before) is not None
-    return is_row and not has_gaps(title) and has_gaps(heading)
+    is_row = has_gaps(lines[0]) or _DIGIT.search(lines[0]) is not None
+    return is_row and _are_title_and_heading(lines[1:])
+
+
+def _are_title_and_heading(lines: Sequence[str]) -> bool:
+    return len(lines) > 1 and not has_gaps(lines[0]) and has_gaps(lines[1])

@@ -1,6 +1,7 @@
 """Columns that words make in all lines, as `ls -l`, `mount`, `md5sum` and `ss` print them."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -102,7 +103,12 @@ def _width(lines: Sequence[str]) -> int:
     if len(lines) >= _MIN_ROWS and all(len(spans) == fewest for spans in words):
         return fewest
     for index in range(1, fewest):
-        if max(spans[index - 1][1] for spans in words) >= min(spans[index][0] for spans in words):
+        column = [spans[index] for spans in words]
+        [[start, _]] = Counter(start for start, _ in column).most_common(1)
+        [[end, _]] = Counter(end for _, end in column).most_common(1)
+        # The words of a cell, as of `system boot`, stand closer to each other than columns do.
+        is_aligned = all(span[0] == start or span[1] == end for span in column)
+        if max(spans[index - 1][1] for spans in words) >= min(column)[0] or not is_aligned:
             return index
     return fewest
 
