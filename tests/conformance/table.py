@@ -1,11 +1,11 @@
-"""Write what the suites counted into `docs/gateway.md`. `make test-conformance` runs this module."""
+"""Write what the suites counted into `docs/gateway/tools.md`. `make test-conformance` runs this module."""
 
 from collections.abc import Mapping
 
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.suites import CLIENTS, ROOT, SUITES, WAYS, Check, saved, version_of
 
-_PAGE = ROOT / "docs" / "gateway.md"
+_PAGE = ROOT / "docs" / "gateway" / "tools.md"
 _START, _END = "<!-- conformance: start -->", "<!-- conformance: end -->"
 
 
