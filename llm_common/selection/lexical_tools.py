@@ -17,6 +17,7 @@ from llm_common._threads import in_thread
 from llm_common.core.two_attempts import SelectionStatus
 from llm_common.errors import ToolFailedError
 from llm_common.ranking.lexical import folded, search_stems, split_identifiers
+from llm_common.ranking.question_dates import dates_in
 from llm_common.ranking.question_words import (
     NEGATIONS,
     NEUTRAL,
@@ -45,6 +46,7 @@ _KIND_WORDS: Final = {
     "url": {"href", "link", "uri", "url", "website"},
     "path": {"dir", "directory", "file", "filename", "folder", "path"},
     "email": {"email"},
+    "date": {"date", "day"},
 }
 
 
@@ -53,7 +55,7 @@ class _Value:
     """A value that a request states.
 
     Attributes:
-        kind: `url`, `email`, `path`, `quoted`, `number`, or "" for one that only its
+        kind: `url`, `email`, `path`, `quoted`, `date`, `number`, or "" for one that only its
             parameter's name can assign, such as `Paris` and `192.168.0.5`.
         text: The value.
         words: Indexes of its words.
@@ -111,6 +113,15 @@ class _Request:
         for name in question.names:
             kind = {"file": "path", "symbol": ""}.get(name.kind, name.kind)
             yield _Value(kind, name.text, question.words_within(name.start, name.end))
+        for date in dates_in(question):
+            if date.is_year:
+                continue  # a number too
+            # Other notations than this one are not what a schema means by a date.
+            is_day = date.low == date.high and date.low in question.text
+            if is_day:
+                yield _Value("date", date.low, date.words)
+            else:
+                yield _Value("", question.text_of(date.words), date.words)
         for number in question.numbers:
             kind = "" if number.unit or number.is_money or number.is_open else "number"
             yield _Value(kind, f"{number.value:.15g}", number.words)
@@ -148,7 +159,7 @@ class LexicalToolSelector(ChoosesTools):
       its name has a verb such as `get` or `search`, and neither its name nor a parameter has one
       such as `send`;
     - each of its required arguments has one possible value ;
-    - its arguments have every value that the request states: each name, number and quoted
+    - its arguments have every value that the request states: each name, number, date and quoted
       text. A request with a negation, or with the name of a parameter that has no value, is left
       to a model.
 
@@ -271,7 +282,7 @@ class _Filling:
     (`city=Paris`, `limit 5`), or the only option of its enum that a request names. A required
     parameter without any of these gets its `const` or `default`, or the only value of its kind in
     a request. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
-    URL, email and path for parameters with such a format or name.
+    URL, email, date and path for parameters with such a format or name.
 
     Args:
         parameters: The JSON Schema of the arguments.

@@ -35,7 +35,11 @@ def fill(
         ({"path": STRING}, "read src/app.py", {"path": "src/app.py"}),
         ({"source_path": STRING, "target_path": STRING}, "a.d/x.py to b.d/y.py", {}),
         ({"files": {"type": "array", "items": STRING}}, "join ab.txt and cd.txt", {}),
-        ({"start": {"type": "string", "format": "date"}}, "since 2031-05-02", {}),
+        (
+            {"start": {"type": "string", "format": "date"}},
+            "since 2031-05-02",
+            {"start": "2031-05-02"},
+        ),
         ({"limit": INTEGER}, "with limit 5", {"limit": 5}),
         ({"days": INTEGER}, "for 3 days", {"days": 3}),
         ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {}),
