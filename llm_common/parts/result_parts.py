@@ -100,7 +100,7 @@ class ResultParts:
         if not are_mostly_records(records.tables, total_chars):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
-        is_log = isinstance(self._value, str) and records.tables[0].is_log
+        is_log = records.tables[0].is_log
         # The lines of a log say what its columns do not, unless these are all that is asked for.
         return sketch if sketch.is_answer or not is_log else None
 
@@ -113,6 +113,7 @@ class ResultParts:
         fields = dict(self._records.fields)
         if self._value is not text:
             texts = {name: cell for name, cell in fields.items() if isinstance(cell, str)}
+            texts |= dict(self._records.texts)
             path = max(texts, key=lambda name: len(texts[name]), default="")
             text = texts.get(path, "")
             fields.pop(path, None)

@@ -74,7 +74,7 @@ def _from_one_word(lines: Sequence[Line]) -> Table | None:
     if len(records) < MIN_LINES or with_keys < MOST * len(records):
         return None
     # Lines of a block may be no pairs, such as the message of a commit.
-    return replace(table_of_records("", records), is_log=True)
+    return replace(table_of_records("line 1", records), is_log=True)
 
 
 def _records(groups: Sequence[Sequence[Line]], name: str) -> list[dict[str, Json]]:

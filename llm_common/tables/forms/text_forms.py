@@ -76,7 +76,7 @@ def _tables_of_paragraphs(text: str) -> list[Table]:
             tables.append(replace(table, path=f"line {numbers[first]}", other_lines=()))
     if not tables or total - len(others) < _MIN_SHARE * total:
         return []
-    if len(tables) == 1:
+    if len(tables) == 1 and not tables[0].is_log:
         tables[0] = replace(tables[0], path="")
     tables[0] = replace(tables[0], other_lines=tuple(others))
     return tables

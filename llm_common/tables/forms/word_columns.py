@@ -79,7 +79,8 @@ def word_sections(paragraphs: Sequence[Sequence[str]]) -> Table | None:
     if is_one or titled < MOST * len(rows) or misfits > (1 - MOST) * len(rows):
         return None
     columns = ["section", *(f"column_{number}" for number in range(1, width + 1))]
-    return replace(table_of_rows("", columns, rows), other_lines=tuple(others), is_log=True)
+    table = table_of_rows("line 1", columns, rows)
+    return replace(table, other_lines=tuple(others), is_log=True)
 
 
 def _place(lines: Sequence[str], width: int) -> tuple[int, int]:
