@@ -51,7 +51,12 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
         body = [line for line in paragraph[start + 1 :] if not _RULE.fullmatch(line)]
         lines += body
         sections += [paragraph[0].strip()] * len(body)
-    names, cells = _names_and_cells(_COMMENT.sub(" ", heading), lines)
+    line = _COMMENT.sub(" ", heading)
+    names, cells = _names_and_cells(line, _sample_of(lines))
+    # A line that several paragraphs have in common is a heading.
+    if heading_evidence(names, list(filter(None, cells))) + len(paragraphs) - 1 < 0:
+        return None
+    names, cells = _names_and_cells(line, lines)
     rows = list(filter(None, cells))
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
         return None
@@ -59,7 +64,6 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
         names.append("")
         for row in rows:
             row[-1:] = map(str.strip, f"{row[-1]}  ".split("  ", 1))
-    # A line that several paragraphs have in common is a heading.
     evidence = heading_evidence(names, rows[:_SAMPLE_LINES]) + len(paragraphs) - 1
     is_plain = not preface and len(names) >= MIN_LINES and heading.isupper()
     if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
@@ -76,7 +80,7 @@ def _names_and_cells(
     heading: str, lines: Sequence[str]
 ) -> tuple[list[str], list[list[str] | None]]:
     """Return the names of columns, and the cells of each line, or None where it fits none."""
-    sample = lines[:: -(-len(lines) // _SAMPLE_LINES) or 1]
+    sample = _sample_of(lines)
     spans = _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
@@ -91,6 +95,10 @@ def _names_and_cells(
         # All lines begin with it, as with the time that `pidstat` writes before each.
         names[index] = ""
     return names, cells
+
+
+def _sample_of(lines: Sequence[str]) -> Sequence[str]:
+    return lines[:: -(-len(lines) // _SAMPLE_LINES) or 1]
 
 
 def _cells_of(

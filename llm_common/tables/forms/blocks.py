@@ -69,6 +69,8 @@ def _from_one_word(lines: Sequence[Line]) -> Table | None:
         if line.startswith(first[0]):
             groups.append([])
         groups[-1].append((line, pairs))
+    if len(lines) < MIN_LINES * len(groups):  # pairs of lines are no blocks
+        return None
     records = _records(groups, first[0].strip(" :"))
     with_keys = sum(len(record.keys() - {_TEXT}) > 1 for record in records)
     if len(records) < MIN_LINES or with_keys < MOST * len(records):

@@ -89,9 +89,9 @@ def _table_of(group: list[list[str]], *, is_whole: bool) -> Table | None:
     if len(group) > 1:
         return aligned(group)
     [lines] = group
-    # A whole text was read as delimited before.
-    table = None if is_whole else delimited("\n".join(lines), lines)
-    return table or aligned(group) or word_columns(lines)
+    if is_whole:  # it was read as delimited before
+        return aligned(group) or word_columns(lines)
+    return delimited("\n".join(lines), lines) or aligned(group)
 
 
 def _groups(paragraphs: list[list[str]]) -> list[tuple[int, list[list[str]]]]:
