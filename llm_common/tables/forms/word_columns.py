@@ -24,6 +24,9 @@ def word_columns(lines: Sequence[str]) -> Table | None:
 
     The last column has the rest of a line.
     """
+    # What the first lines are not, a long text is not either.
+    if len(lines) > _SAMPLE_LINES and word_columns(lines[:_SAMPLE_LINES]) is None:
+        return None
     start, end = _place(lines, 2)
     width = _width(lines[start:end])
     names = _names(lines[start:end][:_SAMPLE_LINES], width)
