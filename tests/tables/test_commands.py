@@ -69,6 +69,13 @@ def test_what_is_not_sure_to_be_columns_is_cut_nowhere_t_17(text: str) -> None:
     assert not any("PASS" in table.columns for table in find_records(text).tables)
 
 
+def test_a_line_with_a_key_is_no_heading_t_17() -> None:
+    answers = "".join(f"example.org.    172800  IN  NS  ns{n}.example.org.\n" for n in range(9))
+    text = f";; AUTHORITY SECTION:\n{answers}\n;; Query time:  66 msec\n;; MSG SIZE  rcvd:  287\n"
+    for table in find_records(text).tables:
+        assert not any(":" in name for name in table.columns)
+
+
 def test_words_of_a_cell_are_not_divided_t_17() -> None:
     lines = [f"ann      pts/{n}        10.0.0.{n} Fri Feb 2{n} 23:03   gone" for n in range(6)]
     lines.append("reboot   system boot  4.15.0-88 Fri Feb 28 23:03   still running")

@@ -54,7 +54,9 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
     line = _COMMENT.sub(" ", heading)
     names, cells = _names_and_cells(line, _sample_of(lines))
     # A line that several paragraphs have in common is a heading.
-    if heading_evidence(names, list(filter(None, cells))) + len(paragraphs) - 1 < 0:
+    evidence = heading_evidence(names, list(filter(None, cells))) + len(paragraphs) - 1
+    is_plain = not preface and len(names) >= MIN_LINES and heading.isupper()
+    if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
         return None
     names, cells = _names_and_cells(line, lines)
     rows = list(filter(None, cells))
@@ -64,10 +66,6 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
         names.append("")
         for row in rows:
             row[-1:] = map(str.strip, f"{row[-1]}  ".split("  ", 1))
-    evidence = heading_evidence(names, rows[:_SAMPLE_LINES]) + len(paragraphs) - 1
-    is_plain = not preface and len(names) >= MIN_LINES and heading.isupper()
-    if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
-        return None
     others = [line for line, fitting in zip(lines, cells, strict=True) if fitting is None]
     if len(paragraphs) == 1 or not preface:
         return replace(table_of_rows("", names, rows), other_lines=(*preface, *others))
@@ -85,7 +83,7 @@ def _names_and_cells(
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
     # A line of a key and its value is no heading.
-    if names is None or names[0].endswith(":") or ":" in names:
+    if names is None or any(name.endswith(":") for name in names):
         return [], []
     cells = _cells_of(lines, names, spans, gaps)
     rows = list(filter(None, cells))[:_SAMPLE_LINES]
