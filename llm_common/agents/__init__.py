@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
-    from llm_common.pointers.format import (
-        format_selected_contexts,
-    )
+    from llm_common.pointers.format import format_selected_contexts
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,
     )
@@ -155,9 +153,9 @@ _MODULES = {
     "RelevanceSelection": "llm_common.selection.relevance",
     "RunEvent": "llm_common.agents.events",
     "RunLimits": "llm_common.agents.runs",
+    "SavedResults": "llm_common.agents.session.saved",
     "SelectsPointers": "llm_common.selection.relevance",
     "SelectsTools": "llm_common.selection.results",
-    "SavedResults": "llm_common.agents.session.saved",
     "Session": "llm_common.agents.session.session",
     "SessionConfig": "llm_common.agents.session.config",
     "Sessions": "llm_common.agents.sessions",

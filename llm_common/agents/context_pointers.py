@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.pointers.format import (
-        format_selected_contexts,
-    )
+    from llm_common.pointers.format import format_selected_contexts
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,  # noqa: PLC0414 - not in __all__: it needs an extra
     )

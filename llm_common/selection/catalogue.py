@@ -1,6 +1,5 @@
 """Reads a registry's tools into a `Catalogue`, ranks them and writes them into prompts."""
 
-import hashlib
 import inspect
 import json
 import re
@@ -18,7 +17,7 @@ from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ToolFailedError
 from llm_common.parts.fill import fill
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import in_fence, printable
+from llm_common.text.display import in_fence
 from llm_common.tools.definitions import ToolDefinition, read_definition
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
@@ -85,11 +84,6 @@ class Catalogue:
     def names(self) -> tuple[str, ...]:
         """Return the names of the tools in canonical order, without repeats."""
         return tuple(dict.fromkeys(map(attrgetter("name"), self.definitions)))
-
-    @computed_once
-    def digest(self) -> str:
-        """Return the SHA-256 of the content, which is the same in every process."""
-        return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def find(self, name: str) -> ToolDefinition | None:
         """Return the tool with a name, or None.
