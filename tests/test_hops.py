@@ -13,7 +13,7 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 50,
     "run, HTTP": 57,
-    "hook: offload a result": 41,  # with the trace of the session, and the look for a repeated call
+    "hook: offload a result": 42,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values, plan and fill of its note, references, and the overview
     "hook: fold 200 messages": 28,
     "gateway: preview a result": 43,

@@ -15,7 +15,7 @@ _SKETCH_CHARS: Final = 1_600
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
-_QUERY_SHARE: Final = 0.1
+_QUERY_SHARE: Final = 0.15
 _FIELDS_SHARE: Final = 0.1
 _MAX_FIELD_CHARS: Final = 100
 _LONG_FIELDS_SHARE: Final = 0.25
@@ -60,22 +60,31 @@ class ResultSketch:
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters, in whole lines."""
         lines = Lines(max_chars)
+        if self._write(lines, query_share=_QUERY_SHARE) or not self._first.has_matches:
+            return lines.text
+        # Records that answer need no query, if they fit in its place.
+        without_query = Lines(max_chars)
+        return without_query.text if self._write(without_query, query_share=0) else lines.text
+
+    def _write(self, lines: Lines, *, query_share: float) -> bool:
+        """Write the sketch, and return whether it has all records that the question names."""
+        max_chars = lines.left
         for sketch in self._others:
             lines.reserve(len(sketch.headline) + 1, at_most=int(max_chars * _OTHERS_SHARE))
-        query = self._first.query
-        if not self._first.has_matches:  # rows that answer take what they need
-            most = int(max_chars * (_OTHERS_SHARE + _QUERY_SHARE))
-            lines.reserve(len(query) + 1, at_most=most)
+        if query_share:
+            most = int(max_chars * (_OTHERS_SHARE + query_share))
+            lines.reserve(len(self._first.query(is_for_matches=True)) + 1, at_most=most)
         self._write_fields(lines)
-        self._first.write(lines)
+        has_all = self._first.write(lines)
         lines.free()
         for sketch in self._others:
             sketch.write_names(lines)
+        query = self._first.query(is_for_matches=not has_all)
         if query:
             lines.add(query)
         if not lines.text:
             lines.add(f"{self._total_rows:,} records")
-        return lines.text
+        return has_all
 
     def text_with_records(self, max_chars: int) -> str:
         """Return the sketch, and whole records in the characters that it leaves.

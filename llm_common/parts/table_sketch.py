@@ -6,6 +6,7 @@
 4. More records in rows.
 5. How often each value of the asked columns occurs in all records, and then of the others.
 6. Without matching records: the first and last records.
+7. A query, which finds the records that did not fit.
 """
 
 import re
@@ -17,6 +18,7 @@ from typing import Final
 from llm_common.parts.lines import Lines
 from llm_common.tables.columns import Column
 from llm_common.tables.question.table_question import TableQuestion, read_question
+from llm_common.tables.sql.conditions import condition_of
 from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import (
     IN_LABEL,
@@ -111,10 +113,22 @@ class TableSketch:
         fields = _counted(table.total_columns, "field")
         return f"Table {self._sql_name}{where}: {records}, {fields}"
 
-    @cached_property
-    def query(self) -> str:
-        """A query that a model can copy, with fields of the question. "" if nothing can query."""
-        asked = self._question.columns if self._question else ()
+    def query(self, *, is_for_matches: bool) -> str:
+        """Return a query that a model can copy, with fields of the question.
+
+        Args:
+            is_for_matches: Whether it selects the records that meet the question's conditions.
+                Otherwise it selects all records.
+
+        Returns:
+            The line. "" if nothing can query.
+        """
+        question = self._question
+        asked = question.columns[:_MAX_ASKED_COLUMNS] if question else ()
+        where = ""
+        if question and question.total:
+            asked = tuple(self._match_columns(question))
+            where = self._where(question) if is_for_matches else ""
         names = []
         for index in dict.fromkeys((*asked, *range(len(self._columns)))):
             name = self._table.columns[index]
@@ -122,11 +136,21 @@ class TableSketch:
                 names.append(quoted(name))
         if not names or self._sql_name == UNNAMED:
             return ""
-        columns = ", ".join(names[:_QUERY_COLUMNS])
-        return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
+        columns = ", ".join(names[: max(len(asked), _QUERY_COLUMNS)])
+        return f"sql: SELECT {columns} FROM {self._sql_name}{where}"  # noqa: S608 - is shown
 
-    def write(self, lines: Lines) -> None:
-        """Write the sketch."""
+    def _where(self, question: TableQuestion) -> str:
+        """Return the conditions of a question that one column and few values express."""
+        conditions = []
+        for condition in question.conditions:
+            if len(condition.columns) == 1:
+                column = self._columns[condition.columns[0]]
+                conditions.append(condition_of(column, condition.rows))
+        text = " AND ".join(filter(None, conditions))
+        return f" WHERE {text}" if text else ""
+
+    def write(self, lines: Lines) -> bool:
+        """Write the sketch, and return whether it has all records that the question names."""
         self._write_fields(lines)
         if self._table.total_rows > len(self._table.rows):
             lines.add(f"Counted and compared: the first {len(self._table.rows):,} records.")
@@ -137,10 +161,11 @@ class TableSketch:
             rows = self._write_matches(lines, question)
             # Beside few records a reader takes counts for their values.
             if rows and len(question.rows) <= _FEW_RECORDS:
-                return
+                return True
         self._write_facets(lines, 1.0 if rows else _FACETS_SHARE_BEFORE_ROWS)
         if not rows:
             self._write_ends(lines)
+        return question is not None and 0 < len(question.rows) == rows
 
     def write_names(self, lines: Lines) -> None:
         """Write the headline and the names of the fields in one line."""
@@ -207,7 +232,7 @@ class TableSketch:
             columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records" if question.is_claimed else "that match in part"
             head = f"{kind}s: {self._row_names(columns)}"
-            shown = (self._row(row, columns) for row in rows[:_MAX_ROWS])
+            shown = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
             return lines.add_rows(head, shown, len(rows), noun=noun)
         heads = {}
         of = f" of {len(rows)}" if question.is_claimed else ""

@@ -16,11 +16,13 @@ class TextLines:
 
     Attributes:
         lines: The lines.
+        is_ascii: Whether no letter has an accent or is of another script.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text.removesuffix("\n")  # which ends the last line, and begins no other
         self.lines = self._text.split("\n")
+        self.is_ascii = text.isascii()
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -1,7 +1,8 @@
 """`TextSketch`: a text without records in few lines: what failed, what matches, its outline.
 
 1. How many lines there are, how many tell of a failure, and how many contain words of the question.
-2. Lines with their numbers, in the order of the text.
+2. Where lines with the rarest of these words do not fit: the pattern that finds them.
+3. Lines with their numbers, in the order of the text.
 
 Lines are chosen in an order that does not depend on the room, until one does not fit: what failed,
 what matches, what stands around that, headings, and both ends. So more room never shows less.
@@ -123,12 +124,36 @@ class TextSketch:
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters."""
         sketch = Lines(max_chars)
-        # A head that does not fit ends the sketch, so that none takes the room of lines.
-        if all(map(sketch.add, self._heads())):
-            sketch.add_best(
-                self._numbered(), itemgetter(1), lambda chosen: [line for _, line in sorted(chosen)]
-            )
+        shown = self._write(sketch, "")
+        pattern = self._pattern_of_others(shown)
+        if pattern:
+            sketch = Lines(max_chars)
+            self._write(sketch, f"pattern: {pattern}")
         return sketch.text
+
+    def _pattern_of_others(self, shown: set[int]) -> str:
+        """Return the pattern of the lines with the rarest word, or "" if all of them are shown."""
+        if self._are_values or not self._words:
+            return ""
+        word = self._words[0]
+        # A folded word has lost its accents, without which a pattern finds too little.
+        is_exact = word.form == _AS_WRITTEN or self._text.is_ascii
+        return _pattern_of(word) if is_exact and not word.lines <= shown else ""
+
+    def _write(self, sketch: Lines, pattern: str) -> set[int]:
+        """Write the sketch, and return the indexes of the lines that it shows whole."""
+        shown: Sequence[tuple[int, str]] = ()
+
+        def lines_of(chosen: Sequence[tuple[int, str]]) -> list[str]:
+            nonlocal shown
+            shown = chosen
+            return [line for _, line in sorted(chosen)]
+
+        heads = [*self._heads(), pattern] if pattern else self._heads()
+        # A head that does not fit ends the sketch, so that none takes the room of lines.
+        if all(map(sketch.add, heads)):
+            sketch.add_best(self._numbered(), itemgetter(1), lines_of)
+        return {index for index, text in shown if text.endswith(self._lines[index])}
 
     def _heads(self) -> Iterator[str]:
         if self._beside:
@@ -301,6 +326,14 @@ def _name(path: str) -> str:
 
 def _contain(count: int) -> str:
     return "1 line contains" if count == 1 else f"{count:,} lines contain"
+
+
+def _pattern_of(word: _Word) -> str:
+    """Return the regular expression of the lines that contain a word."""
+    pattern = re.escape(word.text)
+    if word.form != _AS_LETTERS:
+        pattern = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", pattern)
+    return pattern if word.form == _AS_WRITTEN else f"(?i){pattern}"
 
 
 def _quoted(word: _Word) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from llm_common.parts.result_sketch import ResultSketch
 from llm_common.tables.finding import chars_in, find_records
+from llm_common.tables.sql.database import NamedTable, RecordDatabase
 
 ORDERS: list[Any] = [
     {
@@ -67,6 +68,20 @@ def test_without_a_question_a_sketch_has_counts_and_both_ends() -> None:
         "W0299 | sent | Oslo | 747.5\n"
         'sql: SELECT "no", "state" FROM get_3ac5'
     )
+
+
+def test_records_that_do_not_fit_are_behind_a_query_for_them() -> None:
+    shown = sketch(ORDERS, "Which open orders from Oslo have a total over 300?", 600)
+    assert "\nAll of these: 30 of 300 records\n" in shown
+    assert "more of these records\n" in shown
+    query = shown.rpartition("sql: ")[2]
+    assert query == (
+        'SELECT "total", "no" FROM get_3ac5 '
+        """WHERE "state" = 'open' AND "city" = 'Oslo' AND "total" >= 302.5"""
+    )
+    database = RecordDatabase()
+    database.add([NamedTable("get_3ac5", find_records(ORDERS).tables[0])])
+    assert len(database.query(query).rows) == 30
 
 
 def test_few_matching_records_show_their_other_fields() -> None:

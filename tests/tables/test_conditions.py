@@ -1,0 +1,88 @@
+"""A condition in SQL selects the rows that it was made for, and no other row."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.tables.columns import Column
+from llm_common.tables.sql.conditions import condition_of
+from llm_common.tables.sql.database import NamedTable, RecordDatabase
+from llm_common.tables.table import Table, table_of_rows
+from llm_common.text.canonical import Json
+
+DAYS = [f"2026-0{month}-1{day}" for month in range(1, 7) for day in range(5)]
+
+
+def table(cells: Sequence[Json]) -> Table:
+    return table_of_rows("", ["row", "my cell"], enumerate(cells))
+
+
+def selected(cells: Sequence[Json], condition: str) -> set[Json]:
+    database = RecordDatabase()
+    database.add([NamedTable("t", table(cells))])
+    rows = database.query(f'SELECT "row" FROM t WHERE {condition}').rows
+    return {row[0] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows", "condition"),
+    [
+        (["open", "paid", "open"], {0, 2}, "\"my cell\" = 'open'"),
+        (["O'Neil", "x", "y"], {0}, "\"my cell\" = 'O''Neil'"),
+        (["a", "b", "c", "d"], {0, 3}, "\"my cell\" IN ('a', 'd')"),
+        (list(range(9)), {4, 5, 6, 7, 8}, '"my cell" >= 4'),
+        (list(range(9)), {0, 1, 2, 3}, '"my cell" <= 3'),
+        (list(range(9)), {2, 3, 4, 5}, '"my cell" >= 2 AND "my cell" <= 5'),
+        ([n / 4 for n in range(9)], {4, 5, 6, 7, 8}, '"my cell" >= 1.0'),
+        (DAYS, set(range(20, 30)), "\"my cell\" >= '2026-05-10'"),
+        ([True, False, True], {0, 2}, '"my cell" = 1'),
+    ],
+)
+def test_a_condition_states_values_or_bounds(
+    cells: list[Json], rows: set[int], condition: str
+) -> None:
+    assert condition_of(Column(table(cells), 1), rows) == condition
+    assert selected(cells, condition) == rows
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        (["open", "paid", "open"], {0}),  # another row has the same value
+        ([1, 2, None], {0, 2}),  # a missing value equals nothing
+        ([f"remark {n}" for n in range(9)], {1, 2, 3, 4}),
+        (list(range(9)), {0, 2, 4, 6}),
+        (["x" * 50, "y"], {0}),
+        (["a\nb", "y"], {0}),
+        ([2**70, 5], {0}),
+        ([1, "1", True, "x"], {0}),
+        (["a"], set[int]()),
+    ],
+)
+def test_rows_that_no_short_condition_selects_have_none(cells: list[Json], rows: set[int]) -> None:
+    assert condition_of(Column(table(cells), 1), rows) == ""
+
+
+CELLS = st.one_of(
+    st.lists(st.integers(-9, 9) | st.none(), min_size=2, max_size=30),
+    st.lists(st.floats(-9, 9, allow_subnormal=False), min_size=2, max_size=30),
+    st.lists(st.sampled_from([*DAYS, "", "n/a"]), min_size=2, max_size=30),
+    st.lists(st.sampled_from(["1,200", "7 km", "8", "$5", "", "yes", "no"]), min_size=2),
+    st.lists(st.text(max_size=4) | st.integers(-(2**70), 2**70), min_size=2, max_size=9),
+    st.lists(st.booleans() | st.none(), min_size=2, max_size=9),
+)
+
+
+@given(cells=CELLS, data=st.data())
+def test_sqlite_selects_the_rows_of_a_condition(cells: list[Json], data: st.DataObject) -> None:
+    column = Column(table(cells), 1)
+    first = data.draw(st.integers(0, len(cells) - 1))
+    value = column.values[first]
+    rows = {row for row, other in enumerate(column.values) if other == value}
+    if isinstance(value, float | int) and column.is_numeric:
+        numbers = [number if isinstance(number, float | int) else None for number in column.values]
+        rows = {row for row, number in enumerate(numbers) if number is not None and number >= value}
+    condition = condition_of(column, rows)
+    if condition:
+        assert selected(cells, condition) == rows
