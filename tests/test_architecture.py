@@ -38,7 +38,7 @@ DOORS = ("apps/", "integrations/")
 # Code of others runs in these places only, and may raise anything there.
 BROAD_CATCHES = {
     "_threads.py": 1,  # an application's tool; raised again where it was called
-    "core/external_errors.py": 1,  # an application's client
+    "core/http/external_errors.py": 1,  # an application's client
     "agents/session/results.py": 1,  # the same for what takes the place of a preview
     "parts/result_parts.py": 1,  # results have any shape, and their previews never end a call
     "tools/tool.py": 1,  # an application's tool, registry or memory

@@ -29,7 +29,7 @@ from llm_common.agents import (
     fit,
 )
 from llm_common.core import UpperBoundCounter, ask
-from llm_common.core.http.status_errors import error_of_status
+from llm_common.core.http.external_errors import error_of_status
 from llm_common.core.http.transport import error_of_exception
 from llm_common.pointers.run_lease import only_run
 from llm_common.storage import FileBlobStore

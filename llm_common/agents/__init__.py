@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.runs import RunLimits
     from llm_common.agents.session.config import OffloadPolicy, SessionConfig
-    from llm_common.agents.session.ids import is_run_id as is_run_id
     from llm_common.agents.session.offloading import (
         Offloaded,
         OffloadTurn,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     )
     from llm_common.agents.session.saved import (
         SavedResults as SavedResults,
+        is_run_id as is_run_id,
         output_label as output_label,
     )
     from llm_common.agents.session.session import Session
@@ -179,7 +179,7 @@ _MODULES = {
     "doctor": "llm_common.agents.diagnosis",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
-    "is_run_id": "llm_common.agents.session.ids",
+    "is_run_id": "llm_common.agents.session.saved",
     "output_label": "llm_common.agents.session.saved",
     "read_context": "llm_common.tools.read_back",
     "text_of": "llm_common.agents.session.offloading",

@@ -27,9 +27,16 @@ from llm_common.context import (
 )
 from llm_common.context.request import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, SupportsChat, accepts, cost_of, usage_of
+from llm_common.core.structured import (
+    Attempt,
+    FailureStatus,
+    SupportsChat,
+    accepts,
+    cost_of,
+    status_of,
+    usage_of,
+)
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.core.two_attempts import FailureStatus, status_of
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult

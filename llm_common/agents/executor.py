@@ -40,7 +40,7 @@ from llm_common.agents.runs import (
     takes_mapping,
 )
 from llm_common.agents.session.config import OffloadPolicy
-from llm_common.agents.session.ids import run_id_of
+from llm_common.agents.session.saved import run_id_of
 from llm_common.agents.session.session import Session
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat

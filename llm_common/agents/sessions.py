@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from llm_common._threads import ForkSafeLock
 from llm_common.agents.session.config import SessionConfig
-from llm_common.agents.session.ids import checked_session_id
+from llm_common.agents.session.saved import checked_session_id
 from llm_common.agents.session.session import Session
 from llm_common.errors import InvalidIdError, StoreError
 from llm_common.pointers.store import (

@@ -12,8 +12,13 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
-from llm_common.agents.session.ids import hash_query
-from llm_common.agents.session.saved import SavedResults, StoredContext, copies_of, copy_of
+from llm_common.agents.session.saved import (
+    SavedResults,
+    StoredContext,
+    copies_of,
+    copy_of,
+    hash_query,
+)
 from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import StoreError

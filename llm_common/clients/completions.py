@@ -6,14 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
-from llm_common.core.client import LLMClient
-from llm_common.core.external_errors import external_errors
-from llm_common.core.http.costs import Bill
-from llm_common.core.http.model_call import chat_call
+from llm_common.core.http.external_errors import external_errors, reported_error
+from llm_common.core.http.model_call import Bill, chat_call
 from llm_common.core.http.providers import host_of, profile_of
-from llm_common.core.http.status_errors import reported_error
 from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
-from llm_common.core.models import LLMMessage, LLMResponse
+from llm_common.core.models import LLMClient, LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError, MalformedReplyError
 
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.core.client import LLMClient
     from llm_common.core.extraction import extract_json
-    from llm_common.core.http.costs import UsageTotals
+    from llm_common.core.http.model_call import UsageTotals
     from llm_common.core.http.openai_compatible import OpenAICompatibleClient
     from llm_common.core.http.probing import EndpointReport as EndpointReport
     from llm_common.core.http.providers import config_for_provider, config_from_env
     from llm_common.core.models import (
+        LLMClient,
         LLMConfig,
         LLMDelta,
         LLMMessage,
@@ -60,7 +60,7 @@ _MODULES = {
     "DefaultCounter": "llm_common.core.tokens",
     "EndpointReport": "llm_common.core.http.probing",
     "ExactCounter": "llm_common.core.tokens",
-    "LLMClient": "llm_common.core.client",
+    "LLMClient": "llm_common.core.models",
     "LLMConfig": "llm_common.core.models",
     "LLMDelta": "llm_common.core.models",
     "LLMMessage": "llm_common.core.models",
@@ -71,7 +71,7 @@ _MODULES = {
     "TokenCounter": "llm_common.core.tokens",
     "TokenPrices": "llm_common.core.models",
     "UpperBoundCounter": "llm_common.core.tokens",
-    "UsageTotals": "llm_common.core.http.costs",
+    "UsageTotals": "llm_common.core.http.model_call",
     "answer_text": "llm_common.core.structured",
     "ask": "llm_common.core.structured",
     "config_for_provider": "llm_common.core.http.providers",

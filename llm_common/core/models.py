@@ -1,11 +1,15 @@
-"""Messages, responses and settings of a model call, as frozen values."""
+"""`LLMClient`, the interface between llm-common and a model, and what passes through it."""
 
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Literal
+from types import TracebackType
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 _PER_MILLION = 1_000_000
 
@@ -43,6 +47,50 @@ class LLMMessage(BaseModel):
 
 
 # An endpoint that reports a count below 0 could otherwise raise a run's limit.
+def as_messages(messages: object) -> list[LLMMessage]:
+    """Return a conversation as messages: each is an `LLMMessage` or a dict of the API.
+
+    Raises:
+        TypeError: If `messages` is not a list of messages. The error names the first that is not
+            one, without its text.
+    """
+    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
+        messages, Iterable
+    ):
+        raise TypeError(
+            f"messages must be a list, got {type(messages).__name__}; pass a list such as "
+            f"[LLMMessage(role='user', content='…')]"
+        )
+    return [_as_message(message, index=index) for index, message in enumerate(messages)]
+
+
+def _as_message(message: object, *, index: int) -> LLMMessage:
+    if isinstance(message, LLMMessage):
+        return message
+    problem = f"is a {type(message).__name__}"
+    if isinstance(message, Mapping):
+        # SDKs dump None and [] for fields that are not set.
+        fields = {
+            name: value for name, value in message.items() if value is not None and value != []
+        }
+        unknown = [name for name in fields if name not in LLMMessage.model_fields]
+        if unknown:
+            problem = f"has an unknown key, {str(unknown[0])[:40]!r}"
+        elif not fields.keys() & {"content", "tool_calls", "function_call"}:
+            problem = "has no content"
+        else:
+            try:
+                return LLMMessage.model_validate(fields)
+            except ValidationError as exc:
+                problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
+    # Outside the handler, since a chained ValidationError would quote the message.
+    roles = ", ".join(MessageRole)
+    raise TypeError(
+        f"messages[{index}] {problem}; pass an LLMMessage, or a dict with `content` and a `role` "
+        f"of {roles}"
+    )
+
+
 _Tokens = Annotated[int, AfterValidator(partial(max, 0))]
 
 
@@ -199,3 +247,110 @@ class LLMConfig(BaseModel):
     prices: dict[str, TokenPrices] = Field(default_factory=dict)
     unknown_price: Literal["refuse", "dearest"] = "refuse"
     prefers_json_schema: bool = False
+
+
+class LLMClient(ABC):
+    """A client for a chat model. Subclasses implement `chat_completion`.
+
+    An `async with` block closes the client's connections. Subclassing is optional: the selectors
+    accept any object with a matching `chat_completion`.
+
+    Attributes:
+        default_model: Name of the model for calls that name none. None if unknown.
+        provider: Name of the endpoint's provider, such as `zai` or `openai`. None if unknown.
+        host: Host of the endpoint, with the port if its address has one. None if unknown.
+    """
+
+    default_model: str | None = None
+    provider: str | None = None
+    host: str | None = None
+
+    @abstractmethod
+    async def chat_completion(
+        self,
+        messages: list[LLMMessage],
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> LLMResponse:
+        """Return the model's answer to a conversation.
+
+        Args:
+            messages: The conversation, oldest first.
+            model: Name at the endpoint. None uses the client's default.
+            temperature: Sampling temperature. None uses the client's default.
+            max_tokens: Maximum length of the answer in tokens. None uses the client's default.
+            **options: Further options of the endpoint, such as `response_format`.
+
+        Returns:
+            One whole answer.
+
+        Raises:
+            LLMError: If the call failed. The subclass says why.
+        """
+
+    async def aclose(self) -> None:
+        """Close the client's connections. Safe to call twice."""
+        return
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+# Clients of other packages by a method, which needs no import of the package, and the adapter for
+# each. The order matters: LiteLLM's router has a `chat` as well.
+_ADAPTERS: Final = (
+    ("acompletion", 'LiteLLMClient(client.acompletion, model="...")'),
+    ("chat.completions.create", 'OpenAISDKClient(client, model="...")'),
+    ("messages.create", 'LiteLLMClient(litellm.acompletion, model="anthropic/...")'),
+)
+
+
+def check_client(client: object) -> None:
+    """Check that an object has a callable `chat_completion`.
+
+    Raises:
+        TypeError: If it has none. For a client of another package the text names the adapter.
+    """
+    method = getattr(client, "chat_completion", None)
+    # A class has the function too, but calling it would lack `self`.
+    unbound = isinstance(client, type) and inspect.isfunction(
+        inspect.getattr_static(client, "chat_completion", None)
+    )
+    if callable(method) and not unbound:
+        return
+    name = client.__name__ if isinstance(client, type) else type(client).__name__
+    raise TypeError(
+        f"{name} is not a client: it has no callable chat_completion; {_remedy(client)}"
+    )
+
+
+def _remedy(client: object) -> str:
+    """Return what to pass instead of an object that is not a chat client."""
+    if isinstance(client, type):
+        return f"pass an instance of {client.__name__}"
+    if isinstance(client, LLMConfig):
+        return "pass OpenAICompatibleClient(config)"
+    # LiteLLM's function itself, instead of an object that has it.
+    if inspect.isfunction(client) and client.__name__ == "acompletion":
+        return 'wrap it: llm_common.clients.LiteLLMClient(acompletion, model="...")'
+    for path, adapter in _ADAPTERS:
+        method: object = client
+        for name in path.split("."):
+            method = getattr(method, name, None)
+        if callable(method):
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(method))
+            wrapped = "it"
+            if adapter.startswith("OpenAISDK") and not is_async:
+                wrapped = "the async client instead"
+            return f"wrap {wrapped}: llm_common.clients.{adapter}"
+    return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

@@ -29,8 +29,8 @@ from typing import Final
 
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
+from llm_common._env import default_cache_dir
 from llm_common._telemetry import is_traced, operation, record
-from llm_common._user_folders import default_cache_dir
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.history.folded import Folded, fold, history_tools, search_history
+    from llm_common.history.folding import Folded, fold, history_tools, search_history
     from llm_common.history.message_shapes import Message
     from llm_common.history.policy import FoldPolicy
     from llm_common.history.search import FoundMessage
@@ -22,12 +22,12 @@ __all__ = [
 
 _MODULES = {
     "FoldPolicy": "llm_common.history.policy",
-    "Folded": "llm_common.history.folded",
+    "Folded": "llm_common.history.folding",
     "FoundMessage": "llm_common.history.search",
     "Message": "llm_common.history.message_shapes",
-    "fold": "llm_common.history.folded",
-    "history_tools": "llm_common.history.folded",
-    "search_history": "llm_common.history.folded",
+    "fold": "llm_common.history.folding",
+    "history_tools": "llm_common.history.folding",
+    "search_history": "llm_common.history.folding",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

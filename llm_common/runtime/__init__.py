@@ -12,12 +12,13 @@ if TYPE_CHECKING:
         GATEWAY_TOKEN,
         POINTER_STORE_DIR,
         TRACE_DIR,
+        default_cache_dir,
+        default_config_dir,
         read_named,
         read_path,
         read_text,
     )
     from llm_common._threads import ForkSafeLock, PerProcess, in_thread, in_thread_if_long
-    from llm_common._user_folders import default_cache_dir, default_config_dir
     from llm_common.errors import install_command, missing_extra
 
 __all__ = [
@@ -43,8 +44,8 @@ _MODULES = {
     "POINTER_STORE_DIR": "llm_common._env",
     "PerProcess": "llm_common._threads",
     "TRACE_DIR": "llm_common._env",
-    "default_cache_dir": "llm_common._user_folders",
-    "default_config_dir": "llm_common._user_folders",
+    "default_cache_dir": "llm_common._env",
+    "default_config_dir": "llm_common._env",
     "in_thread": "llm_common._threads",
     "in_thread_if_long": "llm_common._threads",
     "install_command": "llm_common.errors",

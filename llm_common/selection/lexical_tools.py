@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, Final
 
 from llm_common._threads import in_thread
-from llm_common.core.two_attempts import SelectionStatus
+from llm_common.core.structured import SelectionStatus
 from llm_common.errors import ToolFailedError
 from llm_common.ranking.lexical import folded, search_stems, split_identifiers
 from llm_common.ranking.question_dates import dates_in

@@ -6,8 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
 from llm_common._telemetry import operation
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client
-from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.models import LLMMessage, MessageRole, check_client
 from llm_common.core.structured import THINKING_TOKENS, Attempt, SupportsChat, ask
 from llm_common.errors import MalformedReplyError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask

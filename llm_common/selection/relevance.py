@@ -13,16 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common import _env
 from llm_common._telemetry import Attribute, operation, record
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client
-from llm_common.core.models import LLMUsage
-from llm_common.core.structured import THINKING_TOKENS, SupportsChat, usage_of
-from llm_common.core.two_attempts import (
+from llm_common.core.models import LLMUsage, check_client
+from llm_common.core.structured import (
+    THINKING_TOKENS,
     CallOptions,
     Outcome,
     Prompt,
+    SupportsChat,
     Verdict,
     ask_with_fallback,
     closed_object,
+    usage_of,
 )
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.parts.fill import fill

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common import _env
 from llm_common._telemetry import Attribute, Span, retrieval_attributes
 from llm_common.core.models import LLMUsage
-from llm_common.core.structured import Attempt, cost_of, usage_of
-from llm_common.core.two_attempts import CallOptions, SelectionStatus
+from llm_common.core.structured import Attempt, CallOptions, SelectionStatus, cost_of, usage_of
 from llm_common.errors import ENDPOINT_WROTE
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.tools.validation import Problem

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import Attribute, operation, record
 from llm_common._threads import in_thread
-from llm_common.core.client import check_client
-from llm_common.core.structured import THINKING_TOKENS, SupportsChat
-from llm_common.core.two_attempts import (
+from llm_common.core.models import check_client
+from llm_common.core.structured import (
+    THINKING_TOKENS,
     Prompt,
+    SupportsChat,
     Verdict,
     ask_with_fallback,
     closed_object,

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
         FolderScan,
         LockedFolder,
         LockingBlobStore,
+        MemoryBlobStore,
         check_query_id,
         folder_of,
         query_id_of,
     )
     from llm_common.storage.files import Durability, FileBlobStore
-    from llm_common.storage.in_memory_blobs import MemoryBlobStore
 
 __all__ = [
     "BlobEntry",
@@ -44,7 +44,7 @@ _MODULES = {
     "FolderScan": "llm_common.storage.blob",
     "LockedFolder": "llm_common.storage.blob",
     "LockingBlobStore": "llm_common.storage.blob",
-    "MemoryBlobStore": "llm_common.storage.in_memory_blobs",
+    "MemoryBlobStore": "llm_common.storage.blob",
     "check_query_id": "llm_common.storage.blob",
     "folder_of": "llm_common.storage.blob",
     "query_id_of": "llm_common.storage.blob",

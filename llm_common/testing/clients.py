@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_common.core.client import LLMClient
-from llm_common.core.models import LLMMessage, LLMResponse
+from llm_common.core.models import LLMClient, LLMMessage, LLMResponse
 
 FixedReply = str | LLMResponse | BaseException
 Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedReply]]

@@ -19,7 +19,7 @@ from llm_common.context.request import (
 )
 from llm_common.core.models import LLMMessage
 from llm_common.core.structured import Attempt
-from llm_common.history.folded import Folded
+from llm_common.history.folding import Folded
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from llm_common.core import LLMConfig
-from llm_common.core.client import check_client
+from llm_common.core.models import check_client
 from llm_common.testing import ScriptedClient
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.external_errors import external_errors
+from llm_common.core.http.external_errors import external_errors
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,

@@ -15,7 +15,7 @@ from llm_common.core import (
     ask,
     config_for_provider,
 )
-from llm_common.core.http.wire import as_messages
+from llm_common.core.models import as_messages
 from llm_common.testing import ScriptedClient
 from tests.core.calling import ask_once
 from tests.core.loopback import answer, loopback, ok

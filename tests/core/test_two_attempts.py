@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from llm_common.core import LLMMessage
-from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
+from llm_common.core.structured import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import (
     CostLimitError,
     LLMAuthError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common._user_folders import default_cache_dir
+from llm_common._env import default_cache_dir
 from llm_common.errors import ConfigError
 from llm_common.folders.tree_index import IndexCache, IndexQuery, TreeIndex
 from tests.folders.tree import listed, write

@@ -13,7 +13,7 @@ from llm_common._threads import in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import View
 from llm_common.agents.session.trace import SessionTrace
-from llm_common.history.folded import Folded, fold, refers_to_results, results_in_view
+from llm_common.history.folding import Folded, fold, refers_to_results, results_in_view
 from llm_common.history.message_shapes import Message, last_question
 from llm_common.history.pins import pinned_text
 from llm_common.history.policy import HISTORY_TOOL, FoldPolicy

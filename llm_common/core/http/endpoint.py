@@ -10,7 +10,7 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__
-from llm_common.core.http.status_errors import (
+from llm_common.core.http.external_errors import (
     endpoint_message,
     error_of_status,
     reported_error,

@@ -10,10 +10,14 @@ from typing import Any, Self
 import httpx
 
 from llm_common import _env
-from llm_common.core.client import LLMClient
-from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
 from llm_common.core.http.endpoint import Charge, Endpoint
-from llm_common.core.http.model_call import chat_call
+from llm_common.core.http.model_call import (
+    Bill,
+    CostLedger,
+    UsageTotals,
+    chat_call,
+    expected_cost_usd,
+)
 from llm_common.core.http.providers import (
     checked_base_url,
     config_from_env,
@@ -27,7 +31,14 @@ from llm_common.core.http.transport import (
     deadline_at,
 )
 from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
-from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse, TokenPrices
+from llm_common.core.models import (
+    LLMClient,
+    LLMConfig,
+    LLMDelta,
+    LLMMessage,
+    LLMResponse,
+    TokenPrices,
+)
 from llm_common.errors import ConfigError, LLMStatusError
 
 _DEFAULT = f"{_env.MODEL.name} or default_model"  # sources of the default model, for errors

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import orjson
 
-from llm_common.core.http.status_errors import reported_error
+from llm_common.core.http.external_errors import reported_error
 from llm_common.core.http.transport import (
     bad_encoding,
     deadline_at,

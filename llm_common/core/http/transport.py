@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from llm_common.core.http.status_errors import is_transient
+from llm_common.core.http.external_errors import is_transient
 from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import (
     LLMConnectionError,

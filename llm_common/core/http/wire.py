@@ -7,16 +7,21 @@ adds to `usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ValidationError
 
 from llm_common.core.http.providers import profile_of
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole, TokenPrices
+from llm_common.core.models import (
+    LLMMessage,
+    LLMResponse,
+    LLMUsage,
+    TokenPrices,
+    as_messages,
+)
 from llm_common.errors import (
     ContextTooLongError,
     LLMStatusError,
@@ -166,50 +171,6 @@ RefusedOptions = defaultdict[str, frozenset[str]]
 Add to them after a success without them. An error can name an option because it quotes the call,
 and then returns without the option too.
 """
-
-
-def as_messages(messages: object) -> list[LLMMessage]:
-    """Return a conversation as messages: each is an `LLMMessage` or a dict of the API.
-
-    Raises:
-        TypeError: If `messages` is not a list of messages. The error names the first that is not
-            one, without its text.
-    """
-    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
-        messages, Iterable
-    ):
-        raise TypeError(
-            f"messages must be a list, got {type(messages).__name__}; pass a list such as "
-            f"[LLMMessage(role='user', content='…')]"
-        )
-    return [_as_message(message, index=index) for index, message in enumerate(messages)]
-
-
-def _as_message(message: object, *, index: int) -> LLMMessage:
-    if isinstance(message, LLMMessage):
-        return message
-    problem = f"is a {type(message).__name__}"
-    if isinstance(message, Mapping):
-        # SDKs dump None and [] for fields that are not set.
-        fields = {
-            name: value for name, value in message.items() if value is not None and value != []
-        }
-        unknown = [name for name in fields if name not in LLMMessage.model_fields]
-        if unknown:
-            problem = f"has an unknown key, {str(unknown[0])[:40]!r}"
-        elif not fields.keys() & {"content", "tool_calls", "function_call"}:
-            problem = "has no content"
-        else:
-            try:
-                return LLMMessage.model_validate(fields)
-            except ValidationError as exc:
-                problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
-    # Outside the handler, since a chained ValidationError would quote the message.
-    roles = ", ".join(MessageRole)
-    raise TypeError(
-        f"messages[{index}] {problem}; pass an LLMMessage, or a dict with `content` and a `role` "
-        f"of {roles}"
-    )
 
 
 def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:

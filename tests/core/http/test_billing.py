@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llm_common.core import Attempt, LLMConfig, LLMUsage, OpenAICompatibleClient, TokenPrices
-from llm_common.core.http.costs import Bill
+from llm_common.core.http.model_call import Bill
 from llm_common.core.http.providers import highest_prices
 from llm_common.errors import (
     CostLimitError,

@@ -3,7 +3,7 @@
 import pytest
 
 from llm_common.core import LLMUsage, TokenPrices
-from llm_common.core.http.costs import CostLedger, expected_cost_usd
+from llm_common.core.http.model_call import CostLedger, expected_cost_usd
 from llm_common.errors import CostLimitError
 
 USAGE = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)

@@ -18,7 +18,7 @@ from llm_common.agents import ToolCall
 from llm_common.clients import LiteLLMClient
 from llm_common.core import OpenAICompatibleClient, ask
 from llm_common.core.http.providers import host_of
-from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
+from llm_common.core.structured import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import LLMError, LLMStatusError, LLMTimeoutError, ModelNotFoundError
 from llm_common.testing import ScriptedClient
 from tests.core.calling import MESSAGES, failure

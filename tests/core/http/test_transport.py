@@ -7,9 +7,9 @@ import httpx
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core.external_errors import external_errors
-from llm_common.core.http.status_errors import (
+from llm_common.core.http.external_errors import (
     error_of_status,
+    external_errors,
     is_transient,
     retry_after_s,
 )
