@@ -6,7 +6,7 @@ right output of ten first in 90 % of cases, with the summary alone in 80 % (Hotp
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ _SHAPE_CHARS = 120
 # More than the line has room for, since runs of white space become one space.
 _TEXT_CHARS = MAX_DESCRIPTION_CHARS + 100
 # Redaction shortens the text too, and drops a possible beginning of a secret at its end.
-_READ_CHARS = 2 * MAX_DESCRIPTION_CHARS
+_READ_CHARS = _TEXT_CHARS + 200
 # A longer text of JSON is described as text, since parsing takes some 5 ms a megabyte.
 _READ_JSON_CHARS = 2_000_000
 # Limits of the work for one description, which then takes about a millisecond.
@@ -61,7 +61,9 @@ def describe_result(
     numbers: list[str] = []
     texts: list[str] = []
     # Redacted as a structure, because a key can mark its value as a secret.
-    for key, item in _leaves(redactor.data(head, encoded=encode_json(head).data)):
+    leaves: list[tuple[str, str | float]] = []
+    _add_leaves(leaves, redactor.data(head, encoded=encode_json(head).data))
+    for key, item in leaves:
         if isinstance(item, float):
             numbers.append(f"{key} {item:.6g}")
         elif isinstance(item, int):
@@ -163,16 +165,16 @@ class _Head:
         return text
 
 
-def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
-    """Yield the numbers and texts in document order, each with the nearest key above it."""
+def _add_leaves(leaves: list[tuple[str, str | float]], value: Json, key: str = "") -> None:
+    """Add the numbers and texts in document order, each with the nearest key above it."""
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _leaves(item, name)
+            _add_leaves(leaves, item, name)
     elif isinstance(value, list):
         for item in value:
-            yield from _leaves(item, key)
+            _add_leaves(leaves, item, key)
     elif value is not None and type(value) is not bool:
-        yield key, value
+        leaves.append((key, value))
 
 
 def _plain(item: Any) -> object:
