@@ -32,9 +32,9 @@ from llm_common.context import (
     classify_intent,
     pack,
 )
-from llm_common.context.packing.candidate import Meter
 from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.core import UpperBoundCounter
+from llm_common.core.tokens import CountedOnce
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 BUDGET = 8_000
@@ -157,7 +157,11 @@ def percentile(times: list[float]) -> float:
 
 async def report(strategy: str, rounds: int) -> list[str]:
     """Print the times of one strategy, and return those above their limit."""
-    pool, selector, meter = make_pool(100, 1_000, 0), ContextSelector(), Meter(UpperBoundCounter())
+    pool, selector, meter = (
+        make_pool(100, 1_000, 0),
+        ContextSelector(),
+        CountedOnce(UpperBoundCounter()),
+    )
     for number in range(len(REQUESTS)):  # a round that is not counted
         await select(selector, pool, number, strategy)
         pack_once(pool, number, strategy, meter)
@@ -190,7 +194,7 @@ async def report(strategy: str, rounds: int) -> list[str]:
     ]
 
 
-def pack_once(pool: DataPoolSnapshot, number: int, strategy: str, meter: Meter) -> float:
+def pack_once(pool: DataPoolSnapshot, number: int, strategy: str, meter: CountedOnce) -> float:
     request = make_request(number, strategy).model_copy(update={"counter": meter})
     scores = score_pool(pool, request, now=START + timedelta(days=30))
     allocation = allocate_budget(request)

@@ -5,7 +5,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
@@ -98,6 +98,20 @@ def count_tokens(counter: TokenCounter, text: str) -> int:
             f"({type(tokens).__name__}); "
             "return a whole number, rounded up, such as math.ceil(len(text) / 4)"
         ) from None
+
+
+class CountedOnce:
+    """A counter that counts each text once, for a text that is measured at many steps.
+
+    Assumes only that the counter counts equal texts alike.
+
+    Args:
+        counter: Counts a text that was not counted yet.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.count = cache(partial(count_tokens, counter))
+        """Returns the tokens of a text."""
 
 
 def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) -> int:

@@ -14,7 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from math import inf, sqrt
 from operator import attrgetter, itemgetter
@@ -29,7 +29,7 @@ from llm_common.context.bundle import (
     item_block,
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
-from llm_common.core.tokens import TokenCounter, count_tokens
+from llm_common.core.tokens import CountedOnce, TokenCounter, count_tokens
 from llm_common.folders.candidates import Definition, FolderQuestion
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import RecordText, Span, record_text
@@ -562,11 +562,8 @@ def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
     return step._replace(passage=passage, tokens=tokens) if tokens <= max_tokens else None
 
 
-class _Sizes:
+class _Sizes(CountedOnce):
     """Counts the packed text of a file as the sum of its parts, and each part once."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.count = cache(partial(count_tokens, counter))
 
     def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
         """Return the tokens of the file with its packed passages and one more."""

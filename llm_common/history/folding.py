@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
-from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
+from llm_common.core.tokens import CountedOnce, DefaultCounter, TokenCounter
 from llm_common.errors import TokenBudgetError, UnserialisableError
 from llm_common.history.fold_note import NoteWriter, Segment
 from llm_common.history.message_shapes import (
@@ -145,7 +145,7 @@ def plan_fold(
     if texts:
         text = pins_text(texts, session_id=session_id)
         pins.append(new_message(text, like=messages[0].raw if messages else {}))
-    once = _CountedOnce(counter)
+    once = CountedOnce(counter)  # a unit is counted at each step that shows it
     writer = NoteWriter(
         session_id=session_id,
         reader_name=policy.reader_name,
@@ -168,13 +168,6 @@ def plan_fold(
         folder.parts,
         dict(role_tokens),
     )
-
-
-class _CountedOnce:
-    """Counts each text once, since a unit is counted at each step that shows it."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.count = cache(partial(count_tokens, counter))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens, message_tokens
+from llm_common.core.tokens import CountedOnce, DefaultCounter, TokenCounter, message_tokens
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import fence_nonce, fenced, printable
 
@@ -181,8 +181,7 @@ class PromptMeter:
     """Counts the tokens of many versions of a prompt. Each distinct text is counted once."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._tokens: dict[str, int] = {}
+        self._counter = CountedOnce(counter)
 
     def tokens(self, bundle: PromptBundle) -> int:
         """Return the tokens of a bundle, as `count_prompt_tokens` does."""
@@ -210,6 +209,4 @@ class PromptMeter:
 
     def text(self, text: str) -> int:
         """Return the tokens of a text, 0 for an empty one."""
-        if text not in self._tokens:
-            self._tokens[text] = count_tokens(self._counter, text) if text else 0
-        return self._tokens[text]
+        return self._counter.count(text) if text else 0

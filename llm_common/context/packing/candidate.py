@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
 from operator import attrgetter
 
 from llm_common.context.bundle import (
@@ -23,7 +22,7 @@ from llm_common.context.request import (
     Scores,
     TurnEntry,
 )
-from llm_common.core.tokens import TokenCounter, count_tokens
+from llm_common.core.tokens import TokenCounter
 from llm_common.parts.fill import Parts, PartSize
 from llm_common.parts.passages import RankedPassages
 from llm_common.parts.result_parts import ResultParts
@@ -258,14 +257,6 @@ FIRST_CHARS = 1_200
 _ALMOST = 1.5  # a text of less than 1.5 parts is shown whole
 
 
-class Meter:
-    """Counts each text once. Assumes only that the counter counts equal texts alike."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self.count = cache(partial(count_tokens, counter))
-        """Returns the tokens of a text."""
-
-
 def next_chars(size: int, chars: int) -> int:
     """Return how many characters of a text the next step shows, after one of `chars`."""
     target = FIRST_CHARS
@@ -284,7 +275,7 @@ class Forms:
             `spec`.
     """
 
-    def __init__(self, meter: Meter, query: str, *, summary_first: bool) -> None:
+    def __init__(self, meter: TokenCounter, query: str, *, summary_first: bool) -> None:
         self._meter = meter
         self._query = query
         self._stems = search_stems(query)

@@ -41,7 +41,6 @@ from llm_common.context.packing.candidate import (
     Candidate,
     Duplicates,
     Forms,
-    Meter,
     Placement,
     candidates_of,
     next_chars,
@@ -58,6 +57,7 @@ from llm_common.context.request import (
     TurnEntry,
     shares_of,
 )
+from llm_common.core.tokens import CountedOnce
 from llm_common.errors import StoreError
 from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import ContextPointer
@@ -118,7 +118,7 @@ class _Packer:
         self._request = request
         self._allocation = allocation
         # Steps count the same texts repeatedly, and a caller's counter need not cache.
-        self._meter = Meter(request.counter)
+        self._meter = CountedOnce(request.counter)
         self._forms = Forms(
             self._meter, request.intent.text, summary_first=request.strategy == "spec"
         )

@@ -24,9 +24,9 @@ from llm_common.context import (
     pack,
 )
 from llm_common.context.bundle import frame, item_block
-from llm_common.context.packing.candidate import Meter
 from llm_common.context.request import Kind
 from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import CountedOnce
 from tests.context.samples import (
     PROJECT,
     Case,
@@ -240,7 +240,7 @@ class TestGrowingBudget:
 
     def assert_grows(self, case: Case, budgets: list[int], counter: TokenCounter) -> None:
         pool, scores, texts = case
-        meter = Meter(counter)
+        meter = CountedOnce(counter)
         before: dict[tuple[Kind, str], int] = {}
         for budget in sorted(budgets):
             bundle = packed(
