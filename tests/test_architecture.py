@@ -39,7 +39,7 @@ DOORS = ("apps/", "integrations/")
 BROAD_CATCHES = {
     "_threads.py": 1,  # an application's tool; raised again where it was called
     "core/http/external_errors.py": 1,  # an application's client
-    "agents/session/results.py": 1,  # the same for what takes the place of a preview
+    "agents/session/offloading.py": 1,  # the same for what takes the place of a preview
     "parts/result_parts.py": 1,  # results have any shape, and their previews never end a call
     "tools/tool.py": 1,  # an application's tool, registry or memory
     # the client of a third-party server, which fails in any way

@@ -10,13 +10,13 @@ MAX_FILES = {
     "save of the same call again": 12,
     "list": 7,
     "load": 6,
-    "select outputs, HTTP": 18,
-    "run": 50,
-    "run, HTTP": 57,
-    "hook: offload a result": 42,  # with the trace of the session, and the look for a repeated call
+    "select outputs, HTTP": 17,
+    "run": 48,
+    "run, HTTP": 54,
+    "hook: offload a result": 40,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values, plan and fill of its note, references, and the overview
-    "hook: fold 200 messages": 28,
-    "gateway: preview a result": 43,
+    "hook: fold 200 messages": 27,
+    "gateway: preview a result": 42,
     "pack an output and turns": 44,  # with the records of the output
     "pack a folder": 25,  # with the named definitions, and the text around the files
 }

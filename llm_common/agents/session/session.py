@@ -13,7 +13,7 @@ from llm_common.pointers.store import ContextPointerStore
 
 if TYPE_CHECKING:
     from llm_common.agents.session.history import SessionHistory
-    from llm_common.agents.session.offloading import Offloaded, OffloadTurn
+    from llm_common.agents.session.offloading import Offloaded, Offloading, OffloadTurn
     from llm_common.agents.session.results import ShownResults
     from llm_common.agents.session.tables import StoredTable
     from llm_common.agents.session.tools import SessionTools, ToolChooser
@@ -89,6 +89,12 @@ class Session:
         self._trace = SessionTrace(self.session_id)
 
     @computed_once
+    def _offloading(self) -> "Offloading":
+        from llm_common.agents.session.offloading import Offloading
+
+        return Offloading(self.results, self.config, self._trace)
+
+    @computed_once
     def _shown(self) -> "ShownResults":
         from llm_common.agents.session.results import ShownResults
 
@@ -153,7 +159,7 @@ class Session:
             UnserialisableError: If the result cannot be written as JSON.
         """
         view = None if messages is None else self._history.view(messages)
-        return await self._shown.offload(
+        return await self._offloading.offload(
             result,
             tool=tool,
             args=args,
