@@ -46,8 +46,7 @@ if TYPE_CHECKING:
         InMemoryContextPointerStore,
     )
     from llm_common.prompt.builder import ContextBuilder, TriggerInput
-    from llm_common.prompt.fitting import fit
-    from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget
+    from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget, fit
     from llm_common.redaction.redactor import Redactor
     from llm_common.selection.lexical_tools import LexicalToolSelector
     from llm_common.selection.planner import Planner
@@ -177,7 +176,7 @@ _MODULES = {
     "compute_pointer_id": "llm_common.pointers.pointer",
     "deterministic_summary": "llm_common.pointers.pointer",
     "doctor": "llm_common.agents.diagnosis",
-    "fit": "llm_common.prompt.fitting",
+    "fit": "llm_common.prompt.prompt_bundle",
     "format_selected_contexts": "llm_common.pointers.format",
     "is_run_id": "llm_common.agents.session.saved",
     "output_label": "llm_common.agents.session.saved",

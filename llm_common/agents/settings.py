@@ -14,6 +14,7 @@ from llm_common.selection.results import ToolSelectionConfig
 
 _MAX_TOKENS: Final = 10_000_000
 _MAX_CALLS: Final = 1_000_000
+_MAX_AT_ONCE: Final = 1_000
 _MAX_TIMEOUT_S: Final = 7 * 86_400
 
 
@@ -48,25 +49,25 @@ class Settings:
         return cls(
             tool_selection=ToolSelectionConfig.from_env(),
             budget=TokenBudget(
-                max_input_tokens=_tokens(_env.BUDGET_MAX_INPUT_TOKENS),
-                max_output_tokens=_tokens(_env.BUDGET_MAX_OUTPUT_TOKENS),
+                max_input_tokens=_whole(_env.BUDGET_MAX_INPUT_TOKENS),
+                max_output_tokens=_whole(_env.BUDGET_MAX_OUTPUT_TOKENS),
             ),
             limits=RunLimits(
                 max_calls=_env.read_int(_env.RUN_MAX_CALLS, minimum=1, maximum=_MAX_CALLS),
                 max_tokens=_env.read_int(_env.RUN_MAX_TOKENS, minimum=1, maximum=_MAX_TOKENS),
                 max_cost_usd=_env.read_float(_env.RUN_MAX_COST_USD, minimum=1e-6, maximum=1e6),
                 timeout_s=_env.read_float(_env.RUN_TIMEOUT_S, minimum=0.1, maximum=_MAX_TIMEOUT_S),
-                max_rounds=_count(_env.RUN_MAX_ROUNDS),
-                max_parallel=_count(_env.RUN_MAX_PARALLEL),
-                max_outputs_tokens=_tokens(_env.RUN_MAX_OUTPUTS_TOKENS),
+                max_rounds=_whole(_env.RUN_MAX_ROUNDS, minimum=1, maximum=_MAX_AT_ONCE),
+                max_parallel=_whole(_env.RUN_MAX_PARALLEL, minimum=1, maximum=_MAX_AT_ONCE),
+                max_outputs_tokens=_whole(_env.RUN_MAX_OUTPUTS_TOKENS),
             ),
             offload=OffloadPolicy(
-                max_whole_tokens=_tokens(_env.OFFLOAD_MAX_WHOLE_TOKENS),
-                max_preview_tokens=_tokens(_env.OFFLOAD_MAX_PREVIEW_TOKENS),
-                max_turn_tokens=_tokens(_env.OFFLOAD_MAX_TURN_TOKENS),
+                max_whole_tokens=_whole(_env.OFFLOAD_MAX_WHOLE_TOKENS),
+                max_preview_tokens=_whole(_env.OFFLOAD_MAX_PREVIEW_TOKENS),
+                max_turn_tokens=_whole(_env.OFFLOAD_MAX_TURN_TOKENS),
             ),
             fold=FoldPolicy(
-                max_tokens=_tokens(_env.FOLD_MAX_TOKENS, minimum=200),
+                max_tokens=_whole(_env.FOLD_MAX_TOKENS, minimum=200),
                 target_share=_share(_env.FOLD_TARGET_SHARE, minimum=0.2, maximum=0.9),
                 note_share=_share(_env.FOLD_NOTE_SHARE, minimum=0.05, maximum=0.5),
             ),
@@ -76,16 +77,10 @@ class Settings:
 # These variables have a default, so they always have a value.
 
 
-def _tokens(variable: _env.Variable, *, minimum: int = 0) -> int:
-    tokens = _env.read_int(variable, minimum=minimum, maximum=_MAX_TOKENS)
-    assert tokens is not None
-    return tokens
-
-
-def _count(variable: _env.Variable) -> int:
-    count = _env.read_int(variable, minimum=1, maximum=1_000)
-    assert count is not None
-    return count
+def _whole(variable: _env.Variable, *, minimum: int = 0, maximum: int = _MAX_TOKENS) -> int:
+    number = _env.read_int(variable, minimum=minimum, maximum=maximum)
+    assert number is not None
+    return number
 
 
 def _share(variable: _env.Variable, *, minimum: float, maximum: float) -> float:

@@ -34,7 +34,12 @@ from llm_common.history.message_shapes import (
 )
 from llm_common.history.pins import pins_text, split_pins
 from llm_common.history.policy import HISTORY_TOOL, SEARCH_NAME, FoldedPart, FoldPolicy, Kind
-from llm_common.history.references import has_references, named_results, with_true_references
+from llm_common.history.references import (
+    FramedResult,
+    has_references,
+    named_results,
+    with_true_references,
+)
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import (
     ContextPointer,
@@ -44,7 +49,6 @@ from llm_common.pointers.pointer import (
     text_digest,
     time_text,
 )
-from llm_common.pointers.prompt_forms import FramedResult
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.canonical import stable_json

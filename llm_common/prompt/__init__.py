@@ -1,8 +1,7 @@
 """Build a prompt from session, memory and context, and fit it to a budget."""
 
 from llm_common.prompt.builder import ContextBuilder, TriggerInput
-from llm_common.prompt.fitting import fit
-from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget, count_prompt_tokens
+from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget, count_prompt_tokens, fit
 
 __all__ = [
     "ContextBuilder",

@@ -18,10 +18,10 @@ from llm_common.agents.session.trace import SessionTrace
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, UnserialisableError
 from llm_common.history.message_shapes import Message, last_question, newest_first
+from llm_common.history.references import framed_result, reference_line
 from llm_common.parts.fill import largest_room
 from llm_common.parts.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
-from llm_common.pointers.prompt_forms import framed_result, reference_line
 from llm_common.pointers.reading import ContextReading
 from llm_common.tables.changes import changes_between
 from llm_common.tables.table import result_name
