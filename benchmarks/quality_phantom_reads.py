@@ -131,7 +131,7 @@ def in_charge(rng: random.Random) -> Case:
         "Who was responsible at half past two?",
         "\n".join(lines),
         names[2],
-        {"regex": "night shift.*"},
+        {"pattern": "night shift.*"},
         r"duty officer (\w+)",
     )
 
@@ -171,10 +171,8 @@ def cases(each: int) -> list[Case]:
 Script = Callable[[Case, str, str], str]
 
 
-def call(pointer_id: str, **select: Any) -> str:
-    return json.dumps(
-        {"tool": "read_context", "args": {"pointer_id": pointer_id, "select": select}}
-    )
+def call(pointer_id: str, **part: Any) -> str:
+    return json.dumps({"tool": "read_context", "args": {"id": pointer_id, **part}})
 
 
 def reads_where_an_id_is(case: Case, prompt: str, pointer_id: str) -> str:

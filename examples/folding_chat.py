@@ -43,7 +43,7 @@ def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
             "Sow it in spring, water it in the evening, and look at the soil before you do "
             "anything else. " * 4
         )
-    function = {"name": "search_history", "arguments": '{"query": "door code shed"}'}
+    function = {"name": "search_history", "arguments": '{"words": "door code shed"}'}
     calls = [{"id": "call-1", "type": "function", "function": function}]
     return LLMResponse(
         id="1", model="scripted", content=None, tool_calls=calls, finish_reason="tool_calls"

@@ -338,10 +338,10 @@ async def read_back(place: Place, text: str) -> object:
     await read_context(pointer.pointer_id, load=place.manager.load_payload)
     tool = ReadBackTool(place.manager.load_payload)
     with suppress(LLMCommonError):
-        await tool.run({"pointer_id": text})
+        await tool.run({"id": text})
     with suppress(LLMCommonError):
-        await tool.run({"pointer_id": pointer.pointer_id, "select": text})
-    return await tool.run({"pointer_id": pointer.pointer_id, "select": {"regex": "(a+)+$"}})
+        await tool.run({"id": pointer.pointer_id, "select": text})
+    return await tool.run({"id": pointer.pointer_id, "pattern": "(a+)+$"})
 
 
 @call("ChoosesPointers.select", "ChoosesPointers.select_detailed")
@@ -451,8 +451,8 @@ async def translate(place: Place, text: str) -> object:
     )
     with suppress(LLMCommonError):
         name = place.session.tools()[0].name
-        await translation.read_back(place.session, name, {"pointer_id": text})
-    await translation.read_back_or_explain(place.session, name, {"pointer_id": text})
+        await translation.read_back(place.session, name, {"id": text})
+    await translation.read_back_or_explain(place.session, name, {"id": text})
     return await translation.fold_messages(
         place.session,
         messages(text),

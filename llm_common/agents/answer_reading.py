@@ -41,7 +41,7 @@ from llm_common.tools.signature import signature
 _JSON_FORM = """\
 Before you answer you may read stored outputs, at most {max_reads} times. \
 To read, reply with this JSON object alone:
-{{"tool": "{name}", "args": {{"pointer_id": "<id>", "select": {{"regex": "<pattern>"}}}}}}
+{{"tool": "{name}", "args": {{"id": "<id>", "pattern": "<pattern>"}}}}
 {signature}
 Any other reply is your answer."""
 _UNREAD = (
@@ -453,7 +453,7 @@ class AnswerRun:
 
     def _record(self, call: ReadCall, problem: str, *, tokens: int) -> ContextRead:
         args = call.args or {}
-        pointer_id = args.get("pointer_id")
+        pointer_id = args.get("id", args.get("pointer_id"))
         if not isinstance(pointer_id, str):
             pointer_id = ""
         pointer_id = one_line(pointer_id, max_chars=_MAX_ID_CHARS)

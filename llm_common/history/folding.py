@@ -53,7 +53,7 @@ from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import excerpt_text, fair_shares, in_fence, one_line, printable
-from llm_common.tools.read_back import ReadBackTool
+from llm_common.tools.read_back import WORDS_PARAMETERS, ReadBackTool, TextTool
 from llm_common.tools.tool import Tool
 
 _MIN_OUTPUT_TOKENS: Final = 100  # a shorter output is not worth a pointer
@@ -698,22 +698,17 @@ def history_tools(
     """
     _check_store(store, session_id)
 
-    async def search(query: str) -> str:
-        matches = await search_history(query, store=store, session_id=session_id)
+    async def search(words: str) -> str:
+        matches = await search_history(words, store=store, session_id=session_id)
         if not matches:
             return "No folded message contains these words; try others."
         return in_fence("\n".join(match.line for match in matches))
 
-    parameters: Mapping[str, Any] = {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "Words that were said or returned."}
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    }
     description = (
         "Finds earlier messages and tool outputs of this conversation that are not shown any more."
     )
     reader = ReadBackTool(partial(store.load_payload, query_id=session_id), name=reader_name)
-    return reader, Tool(search, name=search_name, description=description, parameters=parameters)
+    searcher = TextTool(
+        search, name=search_name, description=description, parameters=WORDS_PARAMETERS
+    )
+    return reader, searcher

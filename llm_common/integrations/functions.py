@@ -195,12 +195,12 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
 
     # All find the session before the coroutine starts, so in the thread of the caller.
     def read_context(  # noqa: PLR0917 - a model passes them by name
-        pointer_id: str,
+        id: str,  # noqa: A002 - the name that previews use
         path: str | None = None,
         keys: bool | None = None,
         lines: list[int] | None = None,
         chars: list[int] | None = None,
-        regex: str | None = None,
+        pattern: str | None = None,
         cursor: str | None = None,
     ) -> Coroutine[Any, Any, str]:
         """Read a stored result, or a part of it, by its id.
@@ -209,32 +209,32 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
         with a cursor for the next piece.
 
         Args:
-            pointer_id: Id of the stored result.
+            id: Id of the stored result.
             path: JSON pointer to a value, such as /items/4321/name.
             keys: True returns counts and names of members instead of values.
             lines: First and last line, from 1.
             chars: First character, from 0, and the one after the last.
-            regex: Python pattern. Returns the places of its matches.
+            pattern: Python regular expression. Returns the places of its matches.
             cursor: From the answer before. Pass the same other arguments with it.
         """
-        part = {
+        args = {
+            "id": id,
             "path": path,
             "keys": keys,
             "lines": lines,
             "chars": chars,
-            "regex": regex,
+            "pattern": pattern,
+            "cursor": cursor,
         }
-        selected = {name: value for name, value in part.items() if value is not None}
-        args = {"pointer_id": pointer_id, "select": selected, "cursor": cursor}
         return _answer(_session_of(session), reader_name, args)
 
-    def search_context(query: str) -> Coroutine[Any, Any, str]:
+    def search_context(words: str) -> Coroutine[Any, Any, str]:
         """Find words in all earlier tool results that are not shown any more.
 
         Args:
-            query: Words that were said or returned.
+            words: Words that were said or returned.
         """
-        return _answer(_session_of(session), search_name, {"query": query})
+        return _answer(_session_of(session), search_name, {"words": words})
 
     def query_context(sql: str, cursor: str | None = None) -> Coroutine[Any, Any, str]:
         """Run one SELECT (SQLite) over stored records, joins included, and return the rows.

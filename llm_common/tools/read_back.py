@@ -1,6 +1,6 @@
 """Read-back: a model reads the part of a stored result that it needs, and no more."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -36,7 +36,8 @@ LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
 
 _DESCRIPTION = (
     "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to "
-    "see what is there, then a path. A long answer ends with a cursor for the next piece."
+    "see what is there, then a path. Several arguments narrow the part in the order path, keys, "
+    "lines, chars, pattern. A long answer ends with a cursor for the next piece."
 )
 _MISSES: Final[Mapping[MissReason, str]] = {
     "expired": "the stored result is gone, because it has expired; go on without it",
@@ -52,51 +53,74 @@ _FORMS: Final = {
     "keys": "keys must be true or false",
     "lines": "lines must be the first and last line, from 1, such as [1, 20]",
     "chars": "chars must be the first character, from 0, and the end, such as [0, 500]",
-    "regex": "regex must be a pattern of at most 500 characters",
+    "pattern": "pattern must be a regular expression of at most 500 characters",
 }
 """What each field of a `ResultPart` must be."""
 _RANGE = {"type": "array", "items": {"type": "integer"}}
 _PARAMETERS = {
     "type": "object",
     "properties": {
-        "pointer_id": {"type": "string", "description": "Id of the stored result."},
-        "select": {
-            "type": "object",
-            "description": "Which part; several narrow it in this order. Left out: the whole.",
-            "properties": {
-                "path": {
-                    "type": "string",
-                    "description": "JSON pointer, such as /items/4321/name.",
-                },
-                "keys": {
-                    "type": "boolean",
-                    "description": "Counts and names of members instead of values.",
-                },
-                "lines": _RANGE | {"description": "First and last line, from 1."},
-                "chars": _RANGE
-                | {"description": "First character, from 0, and the one after the last."},
-                "regex": {
-                    "type": "string",
-                    "description": "Python pattern; gives the places of its matches.",
-                },
-            },
-            "additionalProperties": False,
-        },
-        "cursor": {
-            "type": "string",
-            "description": "From the answer before; pass the same select.",
-        },
+        "id": {"type": "string"},
+        "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
+        "keys": {"type": "boolean", "description": "Names and counts instead of values."},
+        "lines": _RANGE | {"description": "First and last, from 1."},
+        "chars": _RANGE | {"description": "First, from 0, and end."},
+        "pattern": {"type": "string", "description": "Regular expression."},
+        "cursor": {"type": "string", "description": "Of the answer before. Repeat its arguments."},
     },
-    "required": ["pointer_id"],
+    "required": ["id"],
     "additionalProperties": False,
 }
+WORDS_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+    "additionalProperties": False,
+}
+"""The arguments of a tool that searches, as JSON Schema."""
+
+_OLD_NAMES: Final = {"pointer_id": "id", "regex": "pattern", "query": "words"}
+
+
+def flat_arguments(
+    args: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], str]:
+    """Return the arguments of a reading tool by their names, and a line about old forms.
+
+    The calls that a long conversation shows may have a part in `select`, and arguments by the
+    names that they had before. They are understood, and the line tells the model the names. Nulls
+    are removed, because strict function calling sends them for omitted arguments.
+
+    Args:
+        args: The arguments of the call.
+        parameters: The tool's parameters, as JSON Schema.
+    """
+    if not isinstance(args, Mapping):
+        return args, ""  # the check of the arguments describes the problem
+    names = parameters["properties"]
+    flat = {name: value for name, value in args.items() if value is not None}
+    part = flat.get("select")
+    if isinstance(part, Mapping):
+        del flat["select"]
+        flat.update(part)
+    for old_name, name in _OLD_NAMES.items():
+        if name in names and flat.get(old_name) is not None:
+            flat[name] = flat.pop(old_name)
+    hint = ""
+    if not flat.keys() <= args.keys():
+        hint = f"\nNext time pass the arguments by these names: {', '.join(names)}."
+    return {name: value for name, value in flat.items() if value is not None}, hint
 
 
 async def read_context(
     pointer_id: str,
     *,
     load: LoadsPayload,
-    select: ResultPart | Mapping[str, Any] | None = None,
+    path: str | None = None,
+    keys: bool = False,
+    lines: Sequence[int] | None = None,
+    chars: Sequence[int] | None = None,
+    pattern: str | None = None,
     cursor: str | None = None,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     counter: TokenCounter | None = None,
@@ -105,13 +129,18 @@ async def read_context(
 
     The pieces of all cursors, joined, are exactly the part. No state is kept, so any process that
     loads the same result can continue. The work runs in a thread. A pattern stops after 1.2 s of
-    CPU time.
+    CPU time. Each of `path`, `keys`, `lines`, `chars` and `pattern` narrows the part, in this
+    order. Without them, the part is the whole result.
 
     Args:
         pointer_id: The id of the result.
         load: Loads the result, in a thread.
-        select: The part, as a `ResultPart` or its fields. None reads the whole result.
-        cursor: The cursor of the previous piece, with the same `select`. None reads the first.
+        path: JSON pointer to a value, such as `/items/4321/name`.
+        keys: Whether to read counts and the names and shapes of members instead of the value.
+        lines: First and last line, from 1.
+        chars: Index of the first character, from 0, and of the end.
+        pattern: Regular expression, whose matches are returned with the text around them.
+        cursor: The cursor of the previous piece of the same part. None reads the first.
         max_tokens: Maximum tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
         counter: Counts tokens. None takes `DefaultCounter`.
 
@@ -121,7 +150,7 @@ async def read_context(
         StoreError: If the result cannot be loaded.
         ValueError: If `max_tokens` is too small.
     """
-    part = _part(select)
+    part = _part(path=path, keys=keys, lines=lines, chars=chars, pattern=pattern)
     tokens = counter or DefaultCounter()
 
     def read() -> ContextReading:
@@ -130,7 +159,7 @@ async def read_context(
             pointer, payload, part=part, cursor=cursor, max_tokens=max_tokens, counter=tokens
         )
 
-    parts = tuple(part.model_dump(exclude_defaults=True)) if part is not None else ()
+    parts = tuple(part.model_dump(exclude_defaults=True))
     try:
         reading = await in_thread(read)
     except LLMCommonError as exc:
@@ -178,7 +207,7 @@ class ReadBackTool(Tool):
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._max_tokens = max_tokens
-        self._counter = counter
+        self._counter = counter or DefaultCounter()
 
     async def run(self, args: Mapping[str, Any]) -> ContextReading:
         """Return the piece that the arguments request.
@@ -189,21 +218,16 @@ class ReadBackTool(Tool):
             ToolFailedError: If the result cannot be read. The message says why, and does not
                 suggest that the model runs the tool again.
         """
-        present = _without_nulls(args)
-        arguments, problems = self._bind(present)
-        if problems:
-            raise ToolArgumentsError(
-                f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call",
-                tool=self.name,
-            )
+        flat, hint = flat_arguments(args, self.definition.parameters)
+        part = dict(self._bind(flat))
+        pointer_id = part.pop("id").strip().lower()  # models add blanks, or shout
+        max_tokens = self._max_tokens - self._counter.count(hint)
+        if max_tokens < MIN_LIMIT_TOKENS:
+            hint = ""
+            max_tokens = self._max_tokens
         try:
-            return await read_context(
-                arguments["pointer_id"].strip().lower(),  # models add blanks, or shout
-                load=self._load,
-                select=arguments.get("select"),
-                cursor=arguments.get("cursor"),
-                max_tokens=self._max_tokens,
-                counter=self._counter,
+            reading = await read_context(
+                pointer_id, load=self._load, max_tokens=max_tokens, counter=self._counter, **part
             )
         except StoreError as exc:
             # A model that reads only "not found" repeats the call, which may cost money or write
@@ -213,6 +237,18 @@ class ReadBackTool(Tool):
                 reason = _MISSES[exc.reason]
             text = f"{reason}, and say so where it matters"
             raise ToolFailedError(text, tool=self.name) from exc
+        return reading.model_copy(update={"hint": hint})
+
+
+class TextTool(Tool):
+    """A tool of a conversation that answers with a text, and understands old forms of arguments."""
+
+    __slots__ = ()
+
+    async def run(self, args: Mapping[str, Any]) -> Any:
+        """Return the answer. See `Tool.run`."""
+        flat, _ = flat_arguments(args, self.definition.parameters)
+        return await super().run(flat)
 
 
 def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:
@@ -232,29 +268,17 @@ def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:
     return ToolRegistry([*registry, *readers])
 
 
-def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments without nulls, which strict function calling sends for omitted ones."""
-    if not isinstance(args, Mapping):
-        return args  # `_bind` describes the problem
-    present = {name: value for name, value in args.items() if value is not None}
-    if isinstance(select := present.get("select"), Mapping):
-        present["select"] = {name: value for name, value in select.items() if value is not None}
-    return present
-
-
-def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
-    if select is None or isinstance(select, ResultPart):
-        return select
+def _part(**fields: Any) -> ResultPart:
     try:
-        return ResultPart.model_validate(dict(select))
+        return ResultPart.model_validate(fields)
     except ValidationError as exc:
         problems: list[str] = []
         for error in exc.errors():
             # Pydantic's messages may quote the value.
-            if not error["loc"]:
-                problem = "the range is empty: its end must not be before its beginning"
+            if error["loc"]:
+                problem = _FORMS[str(error["loc"][0])]
             else:
-                problem = _FORMS.get(str(error["loc"][0]), "select has only " + ", ".join(_FORMS))
+                problem = "the range is empty: its end must not be before its beginning"
             if problem not in problems:
                 problems.append(problem)
         raise ToolArgumentsError("; ".join(problems), tool=READER_NAME) from exc

@@ -171,12 +171,7 @@ class Tool:
                 its class and text, without secrets and without the texts of the arguments.
             NoThreadError: If no thread can be started. The function was not called.
         """
-        arguments, problems = self._bind(args)
-        if problems:
-            listed = "; ".join(map(str, problems))
-            raise ToolArgumentsError(
-                f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name
-            )
+        arguments = self._bind(args)
         # An object with an async `__call__` is not a coroutine function itself.
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
             type(self._function).__call__
@@ -190,14 +185,24 @@ class Tool:
                 return await in_tool_task(result)
         return result
 
-    def _bind(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Problem, ...]]:
+    def _bind(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments for the function, or raise ToolArgumentsError."""
+        arguments = args
+        problems: tuple[Problem, ...]
         untyped: object = args  # a model may send anything
         if not isinstance(untyped, Mapping) or not all(isinstance(key, str) for key in untyped):
-            return {}, (Problem("", "type", "the arguments must be one object with names as keys"),)
-        if self._bound is None:
-            return args, self.definition.find_problems(args)
-        with third_party_code(self.name):  # a type's own validators are third-party code too
-            return self._bound.bind(args)
+            problems = (Problem("", "type", "the arguments must be one object with names as keys"),)
+        elif self._bound is None:
+            problems = self.definition.find_problems(args)
+        else:
+            with third_party_code(self.name):  # a type's own validators are third-party code too
+                arguments, problems = self._bound.bind(args)
+        if problems:
+            listed = "; ".join(map(str, problems))
+            raise ToolArgumentsError(
+                f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name
+            )
+        return arguments
 
     def _run_here(self, arguments: Mapping[str, Any], args: Mapping[str, Any]) -> Any:
         with third_party_code(self.name, args):  # in the thread: a future cannot hold StopIteration

@@ -77,7 +77,7 @@ def calls(*made: dict[str, Any], text: str | None = None) -> LLMResponse:
 
 
 def found(pointer_id: str) -> dict[str, Any]:
-    return {"pointer_id": pointer_id, "select": {"path": "/300"}}
+    return {"id": pointer_id, "path": "/300"}
 
 
 def texts_of(messages: Sequence[LLMMessage]) -> str:
@@ -186,7 +186,7 @@ async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str
         [pointer.pointer_id],
     )
     first, second = client.prompts
-    assert '{"tool": "read_context", "args": {"pointer_id"' in str(first[0].content)
+    assert '{"tool": "read_context", "args": {"id"' in str(first[0].content)
     asked, result = second[len(first) :]
     assert (asked.role, result.role) == ("assistant", "user")
     assert "90001" in str(result.content)
@@ -232,16 +232,16 @@ async def test_the_model_sees_why_a_read_failed() -> None:
     [pointer] = manager.get_all_pointers()
     told = {
         "no such id": (
-            call({"pointer_id": "0" * 12}),
+            call({"id": "0" * 12}),
             "no stored result of this session has this id",
         ),
         "no path": (
-            call({"pointer_id": pointer.pointer_id, "select": {"path": "/x"}}),
+            call({"id": pointer.pointer_id, "path": "/x"}),
             "leads nowhere",
         ),
-        "no object": (call('{"pointer_id": '), "not one whole JSON object"),
+        "no object": (call('{"id": '), "not one whole JSON object"),
         "another tool": (call({}, name="search"), "no tool has this name. Call read_context"),
-        "no id": (call({}), "pointer_id"),
+        "no id": (call({}), '"id" is a required'),
     }
     for reply, problem in told.values():
         client = ScriptedClient([calls(reply), "It could not be read."])
@@ -252,7 +252,7 @@ async def test_the_model_sees_why_a_read_failed() -> None:
 
 
 async def test_the_model_sees_that_a_json_call_was_incomplete() -> None:
-    client = ScriptedClient(['{"tool": "read_context", "args": {"pointer_id": x}}', "No."])
+    client = ScriptedClient(['{"tool": "read_context", "args": {"id": x}}', "No."])
     answering = Answering(budget=SMALL, native_tools=False)
     answer = await answering.answer(client, await session(ROWS), query=QUESTION)
     assert answer.text == "No."
@@ -262,7 +262,7 @@ async def test_the_model_sees_that_a_json_call_was_incomplete() -> None:
 async def test_after_the_last_read_the_model_must_answer() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
-    whole = {"pointer_id": pointer.pointer_id}
+    whole = {"id": pointer.pointer_id}
     client = ScriptedClient(
         [calls(call(whole), call(whole, call_id="c2")), calls(call(whole)), "Done."]
     )
@@ -296,7 +296,7 @@ async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
 async def test_a_read_gets_as_much_as_there_is_room_for() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
-    client = ScriptedClient([calls(call({"pointer_id": pointer.pointer_id}))] * 3, default="Done.")
+    client = ScriptedClient([calls(call({"id": pointer.pointer_id}))] * 3, default="Done.")
     budget = TokenBudget(max_input_tokens=2_000, max_output_tokens=200)
     answer = await Answering(budget=budget, max_reads=3).answer(client, manager, query=QUESTION)
     first, *_, last = answer.reads
@@ -370,10 +370,10 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         if chance.random() < 0.3:
             return "Done."
         made = [
-            call({"pointer_id": chance.choice(ids)}, call_id=f"c{number}")
+            call({"id": chance.choice(ids)}, call_id=f"c{number}")
             for number in range(chance.randint(1, 3))
         ]
-        junk = call({"pointer_id": "x" * chance.choice((3, 3_000))}, call_id="junk")
+        junk = call({"id": "x" * chance.choice((3, 3_000))}, call_id="junk")
         return calls(*made, junk)
 
     client = ScriptedClient([], default=model)

@@ -173,8 +173,8 @@ async def test_only_the_answer_after_the_reads_is_shown(remark: str) -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
     turns = [
-        stream(remark, **read("c1", pointer_id=pointer.pointer_id)),
-        stream(remark, **read("c2", pointer_id="none")),
+        stream(remark, **read("c1", id=pointer.pointer_id)),
+        stream(remark, **read("c2", id="none")),
         stream("90001 ", "euros."),
     ]
     async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
@@ -186,7 +186,7 @@ async def test_only_the_answer_after_the_reads_is_shown(remark: str) -> None:
 async def test_a_long_text_before_a_read_is_shown_and_begins_the_answer() -> None:
     manager = await session(ROWS)
     long = "What I know so far. " * 20
-    turns = [stream(long, **read("c1", pointer_id="none")), stream("Done.")]
+    turns = [stream(long, **read("c1", id="none")), stream("Done.")]
     async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
         texts, answer = await told(client, manager)
     assert "".join(texts) == answer.text == f"{long.strip()}\n\nDone."
@@ -196,7 +196,7 @@ async def test_a_call_by_json_is_not_shown() -> None:
     manager = await session(ROWS)
     answering = SMALL.model_copy(update={"native_tools": False})
     turns = [
-        stream(' {"tool": "read_', 'context", "args": {"pointer_id": "x"}}'),
+        stream(' {"tool": "read_', 'context", "args": {"id": "x"}}'),
         stream("``", "no` ", "answer."),
     ]
     async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:

@@ -636,7 +636,7 @@ async def test_a_choice_sees_what_its_task_read_newest_first(
     pointer = await manager.save_context("report", {}, values)
 
     def read(key: str) -> ToolCall:
-        args = {"pointer_id": pointer.pointer_id, "select": {"path": f"/{key}"}}
+        args = {"id": pointer.pointer_id, "path": f"/{key}"}
         return ToolCall(tool="read_context", args=args)
 
     selector = RoundSelector(read("short"), read("long"), None, None)

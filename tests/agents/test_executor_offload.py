@@ -111,10 +111,7 @@ async def test_offloaded_outputs_are_read_back_and_not_saved_again_s4_08(
     executor = executor_of(tmp_path, offload=policy, read_back=True)
     assert "read_context" in executor.registry.get_tools_schema()
     [stored] = await run(executor, call("report", lines=5_000))
-    reads = [
-        call("read_context", pointer_id=stored["pointer_id"], select={"path": path})
-        for path in ("", "/5000")
-    ]
+    reads = [call("read_context", id=stored["pointer_id"], path=path) for path in ("", "/5000")]
     whole, last = await run(executor, *reads)
     assert isinstance(whole["output"], ContextReading)
     assert whole["output"].cursor
@@ -149,9 +146,7 @@ async def test_previews_name_the_reader_and_the_unread_rest(
     [stored] = await run(executor, call("report", lines=5_000))
     note = stored["output"].text.splitlines()[1]
     assert f"have not read the rest: read it with {name} and the id {stored['pointer_id']}" in note
-    [read] = await run(
-        executor, call(name, pointer_id=stored["pointer_id"], select={"path": "/5000"})
-    )
+    [read] = await run(executor, call(name, id=stored["pointer_id"], path="/5000"))
     assert read["output"].text == CANARY
 
 
@@ -159,18 +154,18 @@ async def test_a_miss_of_read_back_is_an_error_in_words_s4_08(tmp_path: Path) ->
     executor = executor_of(tmp_path, read_back=True)
     missing, wrong = await run(
         executor,
-        call("read_context", pointer_id="0123456789ab"),
-        call("read_context", select={"path": "/"}),
+        call("read_context", id="0123456789ab"),
+        call("read_context", path="/"),
     )
     assert "no stored result of this session has this id" in missing["error"]
-    assert "pointer_id" in wrong["error"]
+    assert '"id" is a required property' in wrong["error"]
 
 
 async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_path: Path) -> None:
     registry = tools()
     first, second = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
     [stored] = await run(first, call("report", lines=1))
-    [result] = await run(second, call("read_context", pointer_id=stored["pointer_id"]))
+    [result] = await run(second, call("read_context", id=stored["pointer_id"]))
     assert "no stored result" in result["error"]
     assert registry.names == ("count", "report")
 

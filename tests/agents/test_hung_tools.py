@@ -67,9 +67,7 @@ async def preview(manager: ToolContextManager, pointer: ContextPointer) -> objec
 
 
 async def read_back(manager: ToolContextManager, pointer: ContextPointer) -> object:
-    return await ReadBackTool(manager.load_payload).run(
-        {"pointer_id": pointer.pointer_id, "select": {"path": "/7"}}
-    )
+    return await ReadBackTool(manager.load_payload).run({"id": pointer.pointer_id, "path": "/7"})
 
 
 async def pack(manager: ToolContextManager, pointer: ContextPointer) -> object:

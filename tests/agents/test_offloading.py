@@ -194,7 +194,7 @@ async def test_a_reading_is_never_offloaded_s4_08(tmp_path: Path) -> None:
     session = Session(tmp_path, config=SessionConfig(max_read_tokens=3_000))
     stored = await session.offload("word " * 20_000, tool="t", args={})
     reader, *_ = session.tools()
-    reading = await reader.run({"pointer_id": stored.pointer_id})
+    reading = await reader.run({"id": stored.pointer_id})
     assert COUNTER.count(str(reading)) > 2_000
     shown = await session.offload(reading, tool="read_context", args={})
     assert str(shown) == str(reading)

@@ -63,5 +63,5 @@ async def test_readings_are_counted() -> None:
     assert shown.pointer_id is not None
     await session.read(shown.pointer_id)
     assert "read once" in session.overview()
-    await tools_of(session)["read_context"].run({"pointer_id": shown.pointer_id})
+    await tools_of(session)["read_context"].run({"id": shown.pointer_id})
     assert "read 2 times" in session.overview()

@@ -78,7 +78,7 @@ async def test_the_loop_of_the_docstring_offloads_and_reads_back_t_01(
         tool, args = "list_parts", "{}"
         if len(asked) == 2:
             pointer_id = messages[-1]["content"].partition("(")[2][:12]
-            args = json.dumps({"pointer_id": pointer_id, "select": {"path": "/1500"}})
+            args = json.dumps({"id": pointer_id, "path": "/1500"})
             tool = "read_context"
         call = {"id": tool, "function": {"name": tool, "arguments": args}}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -136,7 +136,7 @@ async def test_a_session_cannot_read_or_find_what_another_stored_t_01() -> None:
         with pytest.raises(PointerNotFoundError):
             await other.read(pointer_id)
         with pytest.raises(ToolFailedError, match="no stored result of this session"):
-            await other.tools()[0].run({"pointer_id": pointer_id})
+            await other.tools()[0].run({"id": pointer_id})
         assert await other.search("part 1999") == ()
         assert pointer_id not in other.overview()
         assert pointer_id not in (await other.pack("part 1999", max_tokens=2_000)).render()
@@ -173,10 +173,10 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert len(await session.search("part 1999", limit=3)) == 3
     assert await session.search("?!") == ()
     search = session.tools()[1]
-    answer = str(await search.run({"query": "part 1999"}))
+    answer = str(await search.run({"words": "part 1999"}))
     assert "part 1999" in answer
     assert COUNTER.count(answer) <= 300
-    assert "try others" in str(await search.run({"query": "zygomorphic"}))
+    assert "try others" in str(await search.run({"words": "zygomorphic"}))
 
 
 async def test_bytes_of_a_text_are_a_text_s4_01() -> None:
@@ -192,7 +192,7 @@ async def test_bytes_of_a_text_are_a_text_s4_01() -> None:
 async def test_a_search_shows_the_beginning_of_a_match_that_is_longer_than_an_answer() -> None:
     session = memory_session(max_read_tokens=200)
     await offload_rows(session, result=["harbour " + "🦀🧭🛟" * 100] * 100)
-    answer = str(await session.tools()[1].run({"query": "harbour"}))
+    answer = str(await session.tools()[1].run({"words": "harbour"}))
     assert "harbour 🦀" in answer
     assert COUNTER.count(answer) <= 200
 
@@ -497,7 +497,7 @@ async def test_the_fence_of_a_search_counts_towards_its_tokens() -> None:
     for max_read_tokens in range(300, 620, 17):
         config = replace(session.config, max_read_tokens=max_read_tokens)
         same = Session(session.store, session_id=session.session_id, config=config)
-        answer = str(await same.tools()[1].run({"query": "part 1999"}))
+        answer = str(await same.tools()[1].run({"words": "part 1999"}))
         assert "part 1999" in answer
         assert COUNTER.count(answer) <= max_read_tokens
 

@@ -96,7 +96,7 @@ async def test_a_result_lost_by_the_store_is_not_returned_f_160(
     assert caught.value.reason == reason
     assert CANARY not in format_selected_contexts(pointers=[pointer], store=manager)
     with pytest.raises(ToolFailedError):
-        await ReadBackTool(manager.load_payload).run({"pointer_id": pointer.pointer_id})
+        await ReadBackTool(manager.load_payload).run({"id": pointer.pointer_id})
     assert await manager.load_contexts([pointer]) == []
     request = ContextSelectionRequest(intent=classify_intent("a?"), token_budget=4_000)
     pool = DataPoolSnapshot(tool_outputs=(pointer,))

@@ -53,13 +53,13 @@ async def test_offloads_choices_readings_and_folds_are_lines_of_a_turn_t_09(fold
     await session.offload("done", tool="check", args={}, messages=messages)
     reader, searcher = session.tools()[:2]
     await session.offload(
-        await reader.run({"pointer_id": shown.pointer_id, "select": {"lines": [1, 1]}}),
+        await reader.run({"id": shown.pointer_id, "lines": [1, 1]}),
         tool=reader.name,
         args={},
     )
-    await searcher.run({"query": "Oslo"})
+    await searcher.run({"words": "Oslo"})
     with pytest.raises(ToolFailedError):
-        await read_back(session, reader.name, {"pointer_id": "0" * 12})
+        await read_back(session, reader.name, {"id": "0" * 12})
     await session.read(str(shown.pointer_id), chars=(0, 9))
     [run] = runs_in(folder, session)
     assert kinds(run) == [

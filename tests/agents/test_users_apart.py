@@ -58,8 +58,8 @@ class Model:
         if "Candidates:" in prompt:
             return json.dumps({"pointer_ids": re.findall(r'"id":"([0-9a-f]+)"', prompt)})
         unread = UNREAD.findall(prompt)
-        if unread and '"select"' not in prompt.partition("Stored outputs")[2]:
-            read = {"pointer_id": unread[-1], "select": {"chars": [0, 40]}}
+        if unread and '"chars"' not in prompt.partition("Stored outputs")[2]:
+            read = {"id": unread[-1], "chars": [0, 40]}
             return json.dumps({"tool": "read_context", "args": read})
         return "That is all."
 
@@ -199,7 +199,7 @@ async def test_reading_back_is_limited_to_the_session(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, Model(), read_back=True)
     call = {"tool": "account", "args": {"user": "01"}}
     [stored] = await executor.execute_tool_calls([call], 1, "q1", session="user:1")
-    read = {"tool": "read_context", "args": {"pointer_id": stored["pointer_id"]}}
+    read = {"tool": "read_context", "args": {"id": stored["pointer_id"]}}
     [mine] = await executor.execute_tool_calls([read], 1, "q1", session="user:1")
     assert "secret-01" in mine["output"].text
     for session in ("user:2", None):

@@ -596,7 +596,7 @@ async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -
     folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
     search = history_tools(store, session_id="s")[1]
     shown = [plain(one)["content"] for one in folded.messages if plain(one)["content"]]
-    shown.append(str(await search.run({"query": "word3"})))
+    shown.append(str(await search.run({"words": "word3"})))
     assert {part.kind for part in folded.parts} == {"output", "messages"}
     assert all(text.count("forged") for text in (shown[0], shown[-1]))
     assert not any(
@@ -643,18 +643,14 @@ async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerS
     folded = await fold(as_openai(conversation(60)), store=store, session_id="s")
     reader, finder = history_tools(store, session_id="s", reader_name="look", search_name="find")
     assert (reader.name, finder.name) == ("look", "find")
-    found = str(await finder.run({"query": "door code of building 7"}))
+    found = str(await finder.run({"words": "door code of building 7"}))
     assert FACTS["building 7"] in found
     part = next(part for part in folded.parts if part.kind == "messages")
-    read = str(
-        await reader.run(
-            {"pointer_id": part.pointer_id, "select": {"path": f"/{part.first}/content"}}
-        )
-    )
+    read = str(await reader.run({"id": part.pointer_id, "path": f"/{part.first}/content"}))
     assert plain(conversation(60)[part.first - 1])["content"][:40] in read
-    assert "try others" in str(await finder.run({"query": "zeppelin"}))
+    assert "try others" in str(await finder.run({"words": "zeppelin"}))
     with pytest.raises(Exception, match="no stored result"):
-        await history_tools(store, session_id="other")[0].run({"pointer_id": part.pointer_id})
+        await history_tools(store, session_id="other")[0].run({"id": part.pointer_id})
 
 
 async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(

@@ -195,10 +195,10 @@ async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
     named = await fold(short, store=store, session_id="t", policy=policy)
     assert "; image, 1,600 tokens, not shown" in str(plain(named.messages[0])["content"])
     reader, _ = history_tools(store, session_id="s")
-    reading = await reader.run({"pointer_id": pointer_id, "select": {"path": "/1/content/1"}})
+    reading = await reader.run({"id": pointer_id, "path": "/1/content/1"})
     text = reading.text
     while reading.cursor:
-        arguments = {"pointer_id": pointer_id, "select": {"path": "/1/content/1"}}
+        arguments = {"id": pointer_id, "path": "/1/content/1"}
         reading = await reader.run({**arguments, "cursor": reading.cursor})
         text += reading.text
     assert json.loads(text) == IMAGE

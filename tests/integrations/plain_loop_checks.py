@@ -71,13 +71,13 @@ class Loop:
 
 
 def reading(pointer_id: str) -> Calls:
-    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/4321/code"}})]
+    return [("read_context", {"id": pointer_id, "path": "/4321/code"})]
 
 
 async def check_parallel_results(loop: Loop, folder: Path) -> None:
     def read_both(messages: list[dict[str, Any]]) -> Calls:
         orders, log = loop.pointers(messages)
-        pattern = {"pointer_id": log, "select": {"regex": "ERROR.*"}}
+        pattern = {"id": log, "pattern": "ERROR.*"}
         return [*reading(orders), ("read_context", pattern)]
 
     answer, endpoint = await loop.ask(Session(folder), REPORT, read_both, loop.results)

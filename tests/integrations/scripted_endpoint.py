@@ -171,8 +171,8 @@ def read_both(messages: list[dict[str, Any]]) -> Reply:
     """Return the calls that read one row and one line of the two results."""
     orders, log = pointer_of("list_orders", messages), pointer_of("read_log", messages)
     return [
-        ("read_context", {"pointer_id": orders, "path": "/4321/code"}),
-        ("read_context", {"pointer_id": log, "regex": "ERROR.*"}),
+        ("read_context", {"id": orders, "path": "/4321/code"}),
+        ("read_context", {"id": log, "pattern": "ERROR.*"}),
     ]
 
 

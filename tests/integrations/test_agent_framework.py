@@ -91,7 +91,7 @@ async def test_a_restarted_process_reads_an_old_pointer_and_another_user_does_no
     saved = json.dumps(conversation.to_dict())
     assert len(saved) < 12_000
     pointer_id = POINTER.findall(saved)[0]
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/4321/code"})]
     for user, expected in (("bob", "S-bob-4321"), ("ann", "no stored result of this session")):
         with scripted(reading, newest_result) as endpoint:
             conversation = AgentSession.from_dict(json.loads(saved))
@@ -126,7 +126,7 @@ async def test_an_agent_reads_what_the_agent_that_it_called_stored() -> None:
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         [pointer_id] = POINTER.findall(newest_result(messages))
-        return [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+        return [("read_context", {"id": pointer_id, "path": "/4321/code"})]
 
     with scripted(delegate, REPORT, report, read, newest_result) as endpoint:
         lister = agent_of(endpoint, session, name="lister", description="Lists the orders.")
@@ -157,13 +157,13 @@ async def test_the_documentation_runs_for_two_users(
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         pointer_id = pointer_of("list_parts", messages)
-        return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, newest_result) as endpoint:
         page = run_page("agent_framework", model="client", names={"model": client_of(endpoint)})
         assert "10500" in await page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointer_of("list_parts", endpoint.requests[-1]["messages"])
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
     with scripted(reading, newest_result, reading, newest_result) as endpoint:
         page = run_page("agent_framework", model="client", names={"model": client_of(endpoint)})
         # Tasks, as a server has them. Each has a copy of the context variables.

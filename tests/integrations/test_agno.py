@@ -137,7 +137,7 @@ def read_back(path: str) -> Callable[[list[Message]], Any]:
 
     def calls(messages: list[Message]) -> list[Any]:
         [pointer_id] = POINTER.findall(str(messages[-1].content))
-        return [("read_context", {"pointer_id": pointer_id, "select": {"path": path}})]
+        return [("read_context", {"id": pointer_id, "path": path})]
 
     return calls
 
@@ -220,7 +220,7 @@ def test_two_sessions_cannot_read_each_others_results(
         "List them.", **first
     )
     [pointer_id] = POINTER.findall(results(run)[0])
-    reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
+    reading = [("read_context", {"id": pointer_id, "path": "/1/name"})]
     for session, expected in (
         (other, "no stored result of this session"),
         (first, "part 1 of Oslo"),
@@ -263,7 +263,7 @@ def names_pointer(messages: list[Message]) -> list[Any]:
 def reads_named(messages: list[Message]) -> list[Any]:
     """Return a call that reads a part of the result that the question names."""
     pointer_id = re.findall("[0-9a-f]{12,16}", str(messages[-1].content))[-1]
-    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+    return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
 
 def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:

@@ -53,7 +53,7 @@ def test_the_page_runs_as_it_is(
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         [pointer_id] = POINTER.findall(newest_results(messages))
-        return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     listing: Calls = [("list_parts", {"kind": "all"})]
     with scripted_messages(listing, "Which one?", read, newest_results) as endpoint:

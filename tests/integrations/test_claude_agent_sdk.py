@@ -94,13 +94,13 @@ def session_of(folder: Path | None = None, user: str = "bob") -> Session:
 def read_both(messages: Messages) -> Calls:
     orders, log = POINTER.findall(newest_results(messages))
     return [
-        ("mcp__parts__read_context", {"pointer_id": orders, "path": "/4321/code"}),
-        ("mcp__parts__read_context", {"pointer_id": log, "regex": "ERROR.*"}),
+        ("mcp__parts__read_context", {"id": orders, "path": "/4321/code"}),
+        ("mcp__parts__read_context", {"id": log, "pattern": "ERROR.*"}),
     ]
 
 
 def reading_of(pointer_id: str) -> Calls:
-    return [("mcp__parts__read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+    return [("mcp__parts__read_context", {"id": pointer_id, "path": "/4321/code"})]
 
 
 async def test_two_parallel_results_are_offloaded_and_read_back(options_of: Any) -> None:
@@ -192,7 +192,7 @@ async def test_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def read(messages: Messages) -> Calls:
         [pointer_id] = POINTER.findall(newest_results(messages))
-        return [("mcp__parts__read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+        return [("mcp__parts__read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     listing: Calls = [("mcp__parts__list_parts", {"kind": "all"})]
     with scripted_messages(listing, read, newest_results) as endpoint:

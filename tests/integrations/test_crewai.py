@@ -105,7 +105,7 @@ def test_a_restarted_process_reads_an_old_pointer_and_another_user_does_not(
     with scripted(REPORT, "Done.") as endpoint:
         run(agent_of(endpoint, session_of(tmp_path)))
     pointer_id = pointer_of("list_orders", endpoint.requests[-1]["messages"])
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/4321/code"})]
     for user, expected in (("bob", "S-bob-4321"), ("ann", "no stored result of this session")):
         with scripted(reading, newest_result) as endpoint:
             assert expected in run(agent_of(endpoint, session_of(tmp_path, user)))
@@ -121,7 +121,7 @@ def test_a_second_agent_reads_what_the_first_one_stored() -> None:
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         assert pointer[0] in json.dumps(messages)
-        return [("read_context", {"pointer_id": pointer[0], "path": "/4321/code"})]
+        return [("read_context", {"id": pointer[0], "path": "/4321/code"})]
 
     with scripted([ORDERS], report, read, newest_result) as endpoint:
         answer = run(agent_of(endpoint, session), agent_of(endpoint, session))
@@ -172,13 +172,13 @@ def test_the_documentation_runs_for_two_users(
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         pointer_id = pointer_of("list_parts", messages)
-        return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, newest_result) as endpoint:
         page = run_page("crewai", names={"model": llm_of(endpoint)})
         assert "10500" in page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointer_of("list_parts", endpoint.requests[-1]["messages"])
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
     with scripted(reading, newest_result, reading, newest_result) as endpoint:
         page = run_page("crewai", names={"model": llm_of(endpoint)})
         assert "10500" in page["answer_any"]("ann", "And part 1500?")

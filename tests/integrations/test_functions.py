@@ -104,7 +104,7 @@ def test_a_long_result_of_a_synchronous_function_is_read_back() -> None:
     pointer_id = pointer_in(shown)
     assert "part 3456 of Ann" in read_context(pointer_id, path="/3456/name")
     assert "part 3456 of Ann" in query_context(f"SELECT name FROM {table} WHERE id = 3456")
-    assert "part 3456 of Ann" in read_context(pointer_id=pointer_id, regex="part 3456 of \\w+")
+    assert "part 3456 of Ann" in read_context(id=pointer_id, pattern="part 3456 of \\w+")
     assert pointer_id in search_context("part 3999")
 
 

@@ -110,7 +110,7 @@ def read_back(path: str) -> Callable[[list[types.Content]], Any]:
 
     def calls(contents: list[types.Content]) -> list[Any]:
         pointer_ids = POINTER.findall(str(contents[-1].parts))
-        return [("read_context", {"pointer_id": pointer_ids[-1], "select": {"path": path}})]
+        return [("read_context", {"id": pointer_ids[-1], "path": path})]
 
     return calls
 
@@ -184,7 +184,7 @@ async def test_two_users_cannot_read_each_others_results(tmp_path: Path) -> None
         ("bob", "no stored result of this session"),
         ("ann", "part 1 of Oslo"),
     ):
-        reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
+        reading = [("read_context", {"id": pointer_id, "path": "/1/name"})]
         other = Chat(reading, "Done.", sessions=Sessions(tmp_path))
         await other.say("Read it.", user_id=user_id)
         assert expected in str(other.results[0])
@@ -212,7 +212,7 @@ async def test_only_matching_tools_are_shown() -> None:
 
 async def test_a_long_history_is_folded_only_for_the_model() -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000)))
-    searching = [("search_context", {"query": "number 3 weather"})]
+    searching = [("search_context", {"words": "number 3 weather"})]
     chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], sessions=sessions)
     await chat.say("The door code of the shed is 7421.")
     for number in range(29):
@@ -292,7 +292,7 @@ def reads_named(contents: list[types.Content]) -> list[Any]:
     """Return a call that reads a part of the result that the question names."""
     parts: Any = contents[-1].parts
     pointer_id = parts[0].text.split()[-1]
-    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+    return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
 
 def says_result(contents: list[types.Content]) -> str:
@@ -329,7 +329,7 @@ async def test_a_delegate_without_plugins_gets_the_result() -> None:
 async def test_a_sub_agent_reads_what_the_parent_stored() -> None:
     def reads_first(contents: list[types.Content]) -> list[Any]:
         pointer_id = POINTER.findall(str(contents))[0]
-        return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     inner_model = ScriptedModel(replies=[reads_first, says_result], seen=[])
     inner = LlmAgent(name="other", model=inner_model, description="Another agent.")

@@ -81,7 +81,7 @@ def read_back(path: str) -> Callable[[list[ChatMessage]], ChatMessage]:
 
     def reply(messages: list[ChatMessage]) -> ChatMessage:
         [pointer_id] = POINTER.findall(results(messages)[-1])
-        return call("read_context", pointer_id=pointer_id, select={"path": path})
+        return call("read_context", id=pointer_id, path=path)
 
     return reply
 
@@ -161,7 +161,7 @@ def test_two_sessions_cannot_read_each_others_results(tmp_path: Path) -> None:
         user("List them."), hook_context={SESSION_KEY: "user:1"}
     )
     [pointer_id] = POINTER.findall(results(run["messages"])[0])
-    reading = call("read_context", pointer_id=pointer_id, select={"path": "/1/name"})
+    reading = call("read_context", id=pointer_id, path="/1/name")
     for session, expected in (
         ("user:2", "no stored result of this session"),
         ("user:1", "part 1 of Oslo"),
@@ -206,7 +206,7 @@ def talk(count: int) -> list[ChatMessage]:
 
 def test_a_long_history_is_folded() -> None:
     hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000))))
-    script = Script(call("search_context", query="number 3 weather"), "7421.")
+    script = Script(call("search_context", words="number 3 weather"), "7421.")
     run = agent_of(script, hook).run(talk(30))
     sent = script.seen[0][0]
     assert len(sent) < 30
@@ -269,7 +269,7 @@ def names_pointer(messages: list[ChatMessage]) -> ChatMessage:
 def reads_named(messages: list[ChatMessage]) -> ChatMessage:
     """Return a call that reads a part of the result that the question names."""
     pointer_id = str(messages[-1].text).split()[-1]
-    return call("read_context", pointer_id=pointer_id, select={"path": "/1500/stock"})
+    return call("read_context", id=pointer_id, path="/1500/stock")
 
 
 def says_result(messages: list[ChatMessage]) -> ChatMessage:

@@ -88,7 +88,7 @@ async def test_a_restarted_process_reads_an_old_pointer(tmp_path: Path) -> None:
     with scripted(REPORT, "Done.") as endpoint:
         await ask(agent_of(endpoint, session_of(tmp_path)), "Report on bob.")
     pointer_id = pointer_of("list_orders", endpoint.requests[-1]["messages"])
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/4321/code"})]
     for user, expected in (("bob", "S-bob-4321"), ("ann", "no stored result of this session")):
         with scripted(reading, newest_result) as endpoint:
             agent = agent_of(endpoint, session_of(tmp_path, user))
@@ -163,13 +163,13 @@ async def test_the_documentation_runs_for_two_users(
 
     def read(messages: list[dict[str, Any]]) -> Any:
         pointer_id = pointer_of("list_parts", messages)
-        return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, newest_result) as endpoint:
         page = run_page("llamaindex", names={"model": llm_of(endpoint)})
         assert "10500" in await page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointer_of("list_parts", endpoint.requests[-1]["messages"])
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     with scripted(reading, newest_result, reading, newest_result) as endpoint:
         page = run_page("llamaindex", names={"model": llm_of(endpoint)})

@@ -62,8 +62,9 @@ def reads(path: str) -> ModelStep:
 
     def respond(call: ModelCall) -> Any:
         args = {
-            "pointer_id": id_in(outputs(call.input)[0]),
-            "select": {"path": path, "keys": None},
+            "id": id_in(outputs(call.input)[0]),
+            "path": path,
+            "keys": None,
             "cursor": None,
         }
         return calls(("read_context", args))
@@ -201,7 +202,7 @@ async def test_a_session_cannot_read_the_results_of_another(how: str) -> None:
 
     def read(_: ModelCall) -> Any:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
+            ("read_context", {"id": stored[0]}), ("search_context", {"words": "part 1999"})
         )
 
     steps = [
@@ -268,7 +269,7 @@ async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
         calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})),
         says("noted " * 50),
     ]
-    found = calls(("search_context", {"query": "code of door 3"}))
+    found = calls(("search_context", {"words": "code of door 3"}))
     model = ScriptedModel(
         [*(copy.deepcopy(one) for _ in range(12) for one in step), found, says("93")]
     )
@@ -372,7 +373,7 @@ def reads_named(call: ModelCall) -> Any:
     """Return a call that reads a part of the result that the newest message names."""
     said: Any = call.input
     named = str(said[-1]["content"]).split()[-1]
-    return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+    return calls(("read_context", {"id": named, "path": "/1500/stock"}))
 
 
 def asks_other(call: ModelCall) -> Any:

@@ -59,7 +59,7 @@ def test_the_page_runs_as_it_is(
 
     def read(messages: list[dict[str, Any]]) -> Calls:
         pointer_id = pointer_of("list_parts", messages)
-        return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     listing: Calls = [("list_parts", {"kind": "all"})]
     with scripted(listing, "Which one?", read, newest_result) as endpoint:

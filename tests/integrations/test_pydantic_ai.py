@@ -87,8 +87,8 @@ def reads(path: str) -> Callable[[list[ModelMessage]], ModelResponse]:
             (
                 "read_context",
                 {
-                    "pointer_id": id_in(outputs(messages)[0]),
-                    "select": {"path": path},
+                    "id": id_in(outputs(messages)[0]),
+                    "path": path,
                     "cursor": None,
                 },
             )
@@ -186,7 +186,7 @@ async def test_a_session_cannot_read_the_results_of_another(how: str, named: boo
 
     def read(_: list[ModelMessage]) -> ModelResponse:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
+            ("read_context", {"id": stored[0]}), ("search_context", {"words": "part 1999"})
         )
 
     script = Script(
@@ -300,7 +300,7 @@ async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str) -> None:
     def reads_named(messages: list[ModelMessage]) -> ModelResponse:
         [prompt] = messages[-1].parts
         named = str(getattr(prompt, "content", "")).split()[-1]
-        return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+        return calls(("read_context", {"id": named, "path": "/1500/stock"}))
 
     def says_result(messages: list[ModelMessage]) -> ModelResponse:
         return says(str(outputs(messages)[-1].content))
@@ -383,7 +383,7 @@ async def test_an_image_stays_with_shortened_text(how: str) -> None:
 async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_000)))
     steps = [calls(("get_weather", {"city": "Ulm"})), says("noted " * 50)] * 12
-    script = Script(*steps, calls(("search_context", {"query": "code of door 3"})), says("93"))
+    script = Script(*steps, calls(("search_context", {"words": "code of door 3"})), says("93"))
     agent = Agent(
         script.model,
         system_prompt="Answer.",

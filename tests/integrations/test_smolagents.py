@@ -62,8 +62,8 @@ def pointers_in(messages: list[Message]) -> dict[str, str]:
 def read_both(messages: list[Message]) -> Calls:
     pointers = pointers_in(messages)
     return [
-        ("read_context", {"pointer_id": pointers["list_orders"], "path": "/4321/code"}),
-        ("read_context", {"pointer_id": pointers["read_log_now"], "regex": "ERROR.*"}),
+        ("read_context", {"id": pointers["list_orders"], "path": "/4321/code"}),
+        ("read_context", {"id": pointers["read_log_now"], "pattern": "ERROR.*"}),
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_wrapped_function_has_the_same_schema() -> None:
 def test_the_model_reads_why_a_tool_failed_and_finds_the_other_result() -> None:
     session = session_of()
     calls = [("list_orders", {"customer": "bob"}), ("check_audit", {"customer": "bob"})]
-    search = [("search_context", {"query": "S-bob-4321"})]
+    search = [("search_context", {"words": "S-bob-4321"})]
     with scripted(calls, search, finish) as endpoint:
         agent = agent_of(endpoint, session, wrap_tool(check_audit, session))
         answer = str(agent.run("Check bob."))
@@ -103,7 +103,7 @@ def test_a_restarted_process_reads_an_old_pointer_and_another_user_does_not(
     with scripted(REPORT, finish) as endpoint:
         agent_of(endpoint, session_of(tmp_path)).run("Report on bob.")
     pointer_id = pointers_in(endpoint.requests[-1]["messages"])["list_orders"]
-    reading = [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+    reading = [("read_context", {"id": pointer_id, "path": "/4321/code"})]
     for user, expected in (("bob", "S-bob-4321"), ("ann", "no stored result of this session")):
         with scripted(reading, finish) as endpoint:
             answer = agent_of(endpoint, session_of(tmp_path, user)).run("Which code has row 4321?")
@@ -120,7 +120,7 @@ def test_a_manager_reads_what_a_managed_agent_stored() -> None:
 
     def read(messages: list[Message]) -> Calls:
         pointer_id = pointers_in(messages)["list_orders"]
-        return [("read_context", {"pointer_id": pointer_id, "path": "/4321/code"})]
+        return [("read_context", {"id": pointer_id, "path": "/4321/code"})]
 
     with scripted(delegate, REPORT, report, read, finish) as endpoint:
         lister = agent_of(endpoint, session, name="lister", description="Lists the orders.")
@@ -163,14 +163,14 @@ def test_the_documentation_runs_for_two_users(
 
     def read(messages: list[Message]) -> Calls:
         pointer_id = pointers_in(messages)["list_parts"]
-        return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+        return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, finish) as endpoint:
         page = run_page("smolagents", names={"model": model_of(endpoint)})
         assert "10500" in page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointers_in(endpoint.requests[-1]["messages"])["list_parts"]
     # Two calls, which smolagents runs in threads.
-    reading = 2 * [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
+    reading = 2 * [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
     with scripted(reading, finish, reading, finish) as endpoint:
         page = run_page("smolagents", names={"model": model_of(endpoint)})
         assert "no stored result of this session" in page["answer_any"]("bob", "And part 1500?")

@@ -109,7 +109,7 @@ def read_back(path: str) -> Any:
 
     def calls(messages: list[Any]) -> list[Call]:
         [pointer_id] = POINTER.findall(results(messages)[-1])
-        return [("read_context", {"pointer_id": pointer_id, "select": {"path": path}})]
+        return [("read_context", {"id": pointer_id, "path": path})]
 
     return calls
 
@@ -239,7 +239,7 @@ def test_two_agents_cannot_read_each_others_results(tmp_path: Path, shared: bool
     )
     first("List them.")
     [pointer_id] = POINTER.findall(results(first.messages)[-1])
-    call = [("read_context", {"pointer_id": pointer_id})]
+    call = [("read_context", {"id": pointer_id})]
     second = Agent(
         model=ScriptedModel(call, "No."),
         plugins=[plugin if shared else LLMCommonPlugin(Sessions(tmp_path))],
@@ -386,7 +386,7 @@ def names_pointer(messages: list[Any]) -> list[Call]:
 def reads_named(messages: list[Any]) -> list[Call]:
     """Return a call that reads a part of the result that the question names."""
     pointer_id = messages[-1]["content"][0]["text"].split()[-1]
-    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+    return [("read_context", {"id": pointer_id, "path": "/1500/stock"})]
 
 
 def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:

@@ -37,12 +37,13 @@ async def test_an_offloaded_result_is_read_back_and_found() -> None:
     session = session_of()
     shown = await session.offload(ROWS, tool="list_parts", args={})
     args = {
-        "pointer_id": shown.pointer_id,
-        "select": {"path": "/1500/stock", "keys": None},
+        "id": shown.pointer_id,
+        "path": "/1500/stock",
+        "keys": None,
         "cursor": None,
     }
     assert "10500" in await read_back(session, "read_context", args)
-    found = await read_back(session, "search_context", {"query": "part 1999"})
+    found = await read_back(session, "search_context", {"words": "part 1999"})
     assert str(shown.pointer_id) in found
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
         await read_back(session_of(), "read_context", args)
@@ -66,7 +67,7 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
     assert len(sent) < len(messages)
     assert sent[0]["content"].startswith("Earlier messages are folded away")
     assert sent[-1] is messages[-1]
-    assert "93" in await read_back(session, "search_context", {"query": "code of door 3"})
+    assert "93" in await read_back(session, "search_context", {"words": "code of door 3"})
 
 
 async def test_the_text_of_a_message_with_an_image_is_shortened() -> None:
@@ -82,7 +83,7 @@ async def test_run_sync_works_beside_a_loop_and_raises_errors() -> None:
     shown = run_sync(session.offload(ROWS, tool="list_parts", args={}))
     assert shown.pointer_id is not None
     with pytest.raises(ToolArgumentsError):
-        run_sync(read_back(session, "read_context", {"id": shown.pointer_id}))
+        run_sync(read_back(session, "read_context", {"name": shown.pointer_id}))
     assert await asyncio.to_thread(lambda: run_sync(asyncio.sleep(0, "done"))) == "done"
 
 

@@ -21,11 +21,11 @@ VALUE = {
     ("part", "expected"),
     [
         (
-            {"path": "/log", "regex": r"error \d"},
+            {"path": "/log", "pattern": r"error \d"},
             "matches: 2\nchars 6-13 line 2: error 1   here\nchars 21-28 line 3: error 2",
         ),
         (
-            {"path": "/log", "regex": "^error", "lines": [3, 3]},
+            {"path": "/log", "pattern": "^error", "lines": [3, 3]},
             "matches: 1\nchars 21-26 line 3: error 2",
         ),
         (
@@ -35,7 +35,7 @@ VALUE = {
         ({"path": "/rows", "chars": [1, 9]}, '{"id":1,'),
         ({"path": "/log", "lines": [4, 10**12]}, "end"),
     ],
-    ids=[f"S4-08-{name}" for name in ("regex", "regex-in-lines", "keys", "chars", "last-line")],
+    ids=[f"S4-08-{name}" for name in ("pattern", "pattern-in-lines", "keys", "chars", "last-line")],
 )
 def test_a_part_is_extracted_as_text(part: dict[str, Any], expected: str) -> None:
     assert extract_part(json.dumps(VALUE).encode(), part).text == expected
@@ -93,7 +93,7 @@ def test_a_path_beyond_a_list_leads_nowhere_s4_08(step: str) -> None:
     ("count", "told"), [(9_999, "9,999"), (10_000, "10,000"), (10_001, "over 10,000")]
 )
 def test_matches_are_counted_up_to_ten_thousand_s4_08(count: int, told: str) -> None:
-    rows = extract_part(json.dumps("x" * count).encode(), {"regex": "x"}).text.split("\n")
+    rows = extract_part(json.dumps("x" * count).encode(), {"pattern": "x"}).text.split("\n")
     assert rows[0] == f"matches: {told}"
     assert len(rows) == min(count, 10_000) + 1
 
@@ -148,8 +148,8 @@ HOSTILE_PATTERNS = [
 @pytest.mark.parametrize(("pattern", "words"), rows(HOSTILE_PATTERNS, every=4))
 def test_a_hostile_pattern_is_stopped_and_named_s4_08(pattern: str, words: str) -> None:
     begin = time.thread_time()
-    with pytest.raises(ValueError, match=f"the regex .*{words}"):
-        extract_part(json.dumps("a" * 2_000_000).encode(), {"regex": pattern[:500]})
+    with pytest.raises(ValueError, match=f"the pattern .*{words}"):
+        extract_part(json.dumps("a" * 2_000_000).encode(), {"pattern": pattern[:500]})
     assert time.thread_time() - begin < MAX_REGEX_CPU_S
 
 
@@ -162,7 +162,7 @@ def test_a_long_text_is_searched_across_its_windows_s4_08() -> None:
     words = ["start", *["x" * 999] * 2_000, "needle", *["y" * 999] * 3_000, "end"]
     text = "\n".join(words)
     head, *rows = extract_part(
-        json.dumps(text).encode(), {"regex": r"^(?:x\w*\n+needle\n+y+|end)$|(?<=t\n)x{3}"}
+        json.dumps(text).encode(), {"pattern": r"^(?:x\w*\n+needle\n+y+|end)$|(?<=t\n)x{3}"}
     ).text.split("\n")
     assert head == "matches: 3"
     at = text.index("needle") - 1_000
@@ -181,9 +181,9 @@ def test_a_long_text_is_searched_across_its_windows_s4_08() -> None:
 def test_every_match_of_a_repeated_text_is_found_s4_08(text: str, pattern: str) -> None:
     text = (text + "\n") * (1 + 25_000 // (len(text) + 1))
     heads = extract_part(
-        json.dumps(text).encode(), {"regex": pattern + "(?#" + "-" * 450 + ")"}
+        json.dumps(text).encode(), {"pattern": pattern + "(?#" + "-" * 450 + ")"}
     ).text.split("\n")
-    whole = extract_part(json.dumps(text).encode(), {"regex": pattern}).text.split("\n")
+    whole = extract_part(json.dumps(text).encode(), {"pattern": pattern}).text.split("\n")
     assert heads == whole
 
 
@@ -204,13 +204,13 @@ def test_a_range_has_at_least_one_line_or_character(
 @pytest.mark.parametrize(
     ("part", "text"),
     [
-        ({"regex": "b+"}, "matches: 2\nchars 5-7 line 3: \nchars 10-11 line 5: "),
+        ({"pattern": "b+"}, "matches: 2\nchars 5-7 line 3: \nchars 10-11 line 5: "),
         (
-            {"chars": [5, 11], "regex": "b+"},
+            {"chars": [5, 11], "pattern": "b+"},
             "matches: 2\nchars 5-7 line 3: bb\nchars 10-11 line 5: ",
         ),
-        ({"lines": [3, 9], "regex": "b+"}, "matches: 2\nchars 5-7 line 3: "),
-        ({"lines": [3, 9], "chars": [3, 9], "regex": "b+"}, "matches: 1\nchars 10-11 line 5: "),
+        ({"lines": [3, 9], "pattern": "b+"}, "matches: 2\nchars 5-7 line 3: "),
+        ({"lines": [3, 9], "chars": [3, 9], "pattern": "b+"}, "matches: 1\nchars 10-11 line 5: "),
     ],
     ids=["whole", "chars", "lines", "both"],
 )
@@ -223,7 +223,7 @@ def test_matches_have_their_place_in_the_whole_text(part: dict[str, Any], text: 
 
 
 def test_a_match_in_json_is_text() -> None:
-    extracted = extract_part(b'{"a":[1,22]}', {"regex": "2+"})
+    extracted = extract_part(b'{"a":[1,22]}', {"pattern": "2+"})
     assert (extracted.form, extracted.text) == (
         "text",
         'matches: 1\nchars 8-10 line 1: {"a":[1,22]}',
@@ -233,7 +233,7 @@ def test_a_match_in_json_is_text() -> None:
 
 def test_a_pattern_meets_the_letters_of_escapes_s4_08() -> None:
     stored = json.dumps([{"a": "x\U0001f600 周五送货"}, {"a": "周五"}])
-    part = {"regex": '五送|周五"'}
+    part = {"pattern": '五送|周五"'}
     head, *rows = extract_part(json.dumps(stored).encode(), part).text.split("\n")
     assert head == "matches: 2"
     assert rows[0].endswith('[{"a": "x\U0001f600 周五送货"}, {"a": "周五"}]')
@@ -243,12 +243,12 @@ def test_a_pattern_meets_the_letters_of_escapes_s4_08() -> None:
         "周五",
     ]
     program = 'name = "\\u5468"'
-    assert extract_part(json.dumps(program).encode(), {"regex": "周"}).text == "matches: 0"
+    assert extract_part(json.dumps(program).encode(), {"pattern": "周"}).text == "matches: 0"
 
 
 def test_a_match_in_a_long_line_has_its_surroundings_s4_08() -> None:
     text = "a" * 400 + "needle" + "b" * 400 + "\n" + "c" * 250 + "needle" + "d" * 250
-    _, *rows = extract_part(json.dumps(text).encode(), {"regex": "needle"}).text.split("\n")
+    _, *rows = extract_part(json.dumps(text).encode(), {"pattern": "needle"}).text.split("\n")
     excerpts = [row.partition(": ")[2] for row in rows]
     assert excerpts == ["a" * 60 + "needle" + "b" * 60, text.split("\n")[1]]
 

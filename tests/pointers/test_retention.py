@@ -659,10 +659,10 @@ async def test_a_session_does_not_read_expired_results_s0_21_s4_08(
     manager = ToolContextManager(pointer_store=store)
     pointer = await manager.save_context("tool", {"a": 1}, "small", query_id="q")
     tool = ReadBackTool(manager.load_payload)
-    assert "small" in (await tool.run({"pointer_id": pointer.pointer_id})).rendered
+    assert "small" in (await tool.run({"id": pointer.pointer_id})).rendered
     clock.move(61)
     with pytest.raises(ToolFailedError, match="because it has expired; go on without it"):
-        await tool.run({"pointer_id": pointer.pointer_id})
+        await tool.run({"id": pointer.pointer_id})
     assert await manager.load_contexts([pointer]) == []
     assert "unavailable (expired)" in manager.load_relevant_contexts(
         "q"

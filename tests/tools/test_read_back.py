@@ -45,21 +45,17 @@ async def stored(result: Any) -> tuple[str, Any]:
     return pointer.pointer_id, partial(store.load_payload, query_id="q")
 
 
-async def read(result: Any, select: dict[str, Any] | None = None, **options: Any) -> ContextReading:
+async def read(result: Any, **part: Any) -> ContextReading:
     pointer_id, load = await stored(result)
-    return await read_context(pointer_id, load=load, select=select, **options)
+    return await read_context(pointer_id, load=load, **part)
 
 
-async def walk(
-    result: Any, select: dict[str, Any] | None = None, **options: Any
-) -> list[ContextReading]:
+async def walk(result: Any, **part: Any) -> list[ContextReading]:
     pointer_id, load = await stored(result)
-    pieces = [await read_context(pointer_id, load=load, select=select, **options)]
+    pieces = [await read_context(pointer_id, load=load, **part)]
     while pieces[-1].cursor:
         cursor = pieces[-1].cursor
-        pieces.append(
-            await read_context(pointer_id, load=load, select=select, cursor=cursor, **options)
-        )
+        pieces.append(await read_context(pointer_id, load=load, cursor=cursor, **part))
     return pieces
 
 
@@ -67,20 +63,20 @@ async def walk(
     "as_text", [False, True], ids=["S4-08-structure", "S4-08-text-that-holds-json"]
 )
 async def test_reading_one_of_five_thousand_items_takes_few_tokens(as_text: bool) -> None:
-    select = {"path": "/items/4321"}
+    part = {"path": "/items/4321"}
     result: Any = {"items": ITEMS}
     encoded = json.dumps(result, separators=(",", ":"))
     assert len(encoded) > 344_000
     assert "\n" not in encoded
-    reading = await read(encoded if as_text else result, select)
+    reading = await read(encoded if as_text else result, **part)
     assert json.loads(reading.text) == ITEMS[4321]
     assert reading.cursor is None
-    sent = json.dumps({"pointer_id": reading.pointer_id, "select": select}) + reading.rendered
+    sent = json.dumps({"id": reading.pointer_id, **part}) + reading.rendered
     assert UpperBoundCounter().count(sent) <= 500
 
 
 @pytest.mark.parametrize(
-    ("select", "expected"),
+    ("part", "expected"),
     [
         ({"path": "/a~1b/0"}, "1"),
         ({"path": "/m~0n"}, "null"),
@@ -101,7 +97,7 @@ async def test_reading_one_of_five_thousand_items_takes_few_tokens(as_text: bool
     ],
 )
 async def test_a_part_is_named_by_narrowing_s4_08(
-    select: dict[str, Any], expected: str | None
+    part: dict[str, Any], expected: str | None
 ) -> None:
     result = {
         "a/b": [1, 2],
@@ -112,7 +108,7 @@ async def test_a_part_is_named_by_narrowing_s4_08(
         "lines": "a\ncde",
         "flag": True,
     }
-    reading = await read(result, select)
+    reading = await read(result, **part)
     if expected is None:
         assert json.loads(reading.text) == result
     elif expected.endswith(","):
@@ -122,13 +118,13 @@ async def test_a_part_is_named_by_narrowing_s4_08(
 
 
 async def test_keys_of_an_object_tell_counts_and_shapes_s4_08() -> None:
-    reading = await read({"items": ITEMS, "total": 5000, "meta": {"a": 1}}, {"keys": True})
+    reading = await read({"items": ITEMS, "total": 5000, "meta": {"a": 1}}, keys=True)
     members = {"items": "list of 5,000", "total": "number", "meta": "object of 1"}
     assert json.loads(reading.text) == {"object": 3, "members": members}
 
 
 async def test_a_pattern_returns_its_matches_with_their_positions_s4_08() -> None:
-    reading = await read(TEXT, {"regex": r"error \d+$"})
+    reading = await read(TEXT, pattern=r"error \d+$")
     head, *matches = reading.text.split("\n")
     assert head == "matches: 2"
     assert [line.split(":")[0] for line in matches] == [
@@ -136,27 +132,27 @@ async def test_a_pattern_returns_its_matches_with_their_positions_s4_08() -> Non
         "chars 5051-5059 line 5",
     ]
     assert matches[0].endswith(" line 2: second line: error 17")
-    again = await read(TEXT, {"chars": [24, 32]})
+    again = await read(TEXT, chars=[24, 32])
     assert again.text == "error 17"
 
 
 async def test_places_of_matches_count_from_the_whole_text_s4_08() -> None:
-    within_lines = await read(TEXT, {"regex": "error", "lines": [5, 5]})
-    within_chars = await read(TEXT, {"regex": "error", "chars": [40, 10_000]})
+    within_lines = await read(TEXT, pattern="error", lines=[5, 5])
+    within_chars = await read(TEXT, pattern="error", chars=[40, 10_000])
     assert within_lines.text.split("\n")[1].startswith("chars 5051-5056 line 5: ")
     assert within_chars.text.split("\n")[1].startswith("chars 5051-5056 line 5: ")
 
 
 async def test_many_matches_are_counted_and_bounded_s4_08() -> None:
-    reading = await read("ab" * 20_000, {"regex": "a"})
+    reading = await read("ab" * 20_000, pattern="a")
     assert reading.text.startswith("matches: over 10,000\n")
     assert reading.cursor is not None
-    assert (await read("abc", {"regex": "x*"})).text == "matches: 0"
+    assert (await read("abc", pattern="x*")).text == "matches: 0"
 
 
 async def test_a_window_inside_one_long_line_s4_08() -> None:
     line = json.dumps(ITEMS)
-    reading = await read(line, {"lines": [1, 1], "chars": [200_000, 200_050]})
+    reading = await read(line, lines=[1, 1], chars=[200_000, 200_050])
     assert reading.text == line[200_000:200_050]
     assert (reading.start, reading.total_chars, reading.form) == (0, 50, "text")
 
@@ -216,55 +212,58 @@ async def test_walking_rebuilds_a_large_text_and_its_parts_s4_08() -> None:
     pieces = await walk(text, max_tokens=4_000)
     assert len(pieces) > 3
     assert "".join(piece.text for piece in pieces) == text
-    part = await walk({"text": text}, {"path": "/text", "lines": [10, 300]}, max_tokens=800)
+    part = await walk({"text": text}, path="/text", lines=[10, 300], max_tokens=800)
     assert "".join(piece.text for piece in part) == "\n".join(text.split("\n")[9:300]) + "\n"
 
 
 async def test_a_large_result_is_read_by_path_and_window_s4_08() -> None:
     result = {"blob": "z" * 1_200_000, "tail": ["\ud800", "last", 2**70]}
-    assert (await read(result, {"path": "/tail/1"})).text == "last"
-    assert (await read(result, {"path": "/tail/0"})).text == '"\\ud800"'
-    assert (await read(result, {"path": "/tail/2"})).text == str(2**70)
-    reading = await read(result, {"chars": [1_199_999, 1_200_012]})
+    assert (await read(result, path="/tail/1")).text == "last"
+    assert (await read(result, path="/tail/0")).text == '"\\ud800"'
+    assert (await read(result, path="/tail/2")).text == str(2**70)
+    reading = await read(result, chars=[1_199_999, 1_200_012])
     assert reading.text == "zzzzzzzzzz" + '","'
     with pytest.raises(ToolArgumentsError, match="leads nowhere"):
-        await read(result, {"path": "/nothing"})
+        await read(result, path="/nothing")
 
 
 @pytest.mark.parametrize(
-    ("select", "expected"),
+    ("part", "expected"),
     [
-        pytest.param(None, "line 0\n", id="whole", marks=pytest.mark.torture),
+        pytest.param({}, "line 0\n", id="whole", marks=pytest.mark.torture),
         pytest.param({"lines": [1_000_000, 1_000_000]}, "line 999999\n", id="lines"),
         pytest.param(
             {"chars": [6_888_883, 6_888_890]}, "32\nline", id="chars", marks=pytest.mark.torture
         ),
         pytest.param(
-            {"regex": "line 999999$"}, "matches: 1\nchars ", id="regex", marks=pytest.mark.torture
+            {"pattern": "line 999999$"},
+            "matches: 1\nchars ",
+            id="pattern",
+            marks=pytest.mark.torture,
         ),
     ],
 )
 async def test_two_texts_of_many_megabytes_are_read_at_once_s4_08(
-    select: dict[str, Any] | None, expected: str
+    part: dict[str, Any], expected: str
 ) -> None:
     pointer_id, load = await stored("".join([f"line {number}\n" for number in range(1_000_000)]))
     readings = await asyncio.gather(
-        *[read_context(pointer_id, load=load, select=select) for _ in range(2)]
+        *[read_context(pointer_id, load=load, **part) for _ in range(2)]
     )
     assert readings[0] == readings[1]
     assert readings[0].text.startswith(expected)
 
 
 @pytest.mark.parametrize(
-    "select",
+    "part",
     [
         # takes its 1.2 s of CPU
-        pytest.param({"regex": r"(a+)+b"}, id="S4-08-regex", marks=pytest.mark.torture),
+        pytest.param({"pattern": r"(a+)+b"}, id="S4-08-pattern", marks=pytest.mark.torture),
     ],
 )
-async def test_the_loop_goes_on_beside_a_hostile_select(select: dict[str, Any]) -> None:
+async def test_the_loop_goes_on_beside_a_hostile_select(part: dict[str, Any]) -> None:
     pointer_id, load = await stored("a" * 100_000)
-    reading = asyncio.ensure_future(read_context(pointer_id, load=load, select=select))
+    reading = asyncio.ensure_future(read_context(pointer_id, load=load, **part))
     turns = 0
     while not reading.done():
         await asyncio.sleep(0.001)
@@ -278,14 +277,15 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
     store = FileContextPointerStore(tmp_path)
     pointer = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=ITEMS)
     load = partial(store.load_payload, query_id="q")
-    for select in (None, {"path": "/3"}, {"regex": "item 4$"}):
+    parts: list[dict[str, Any]] = [{}, {"path": "/3"}, {"pattern": "item 4$"}]
+    for part in parts:
         assert (
-            await read_context(pointer.pointer_id, load=load, select=select)
+            await read_context(pointer.pointer_id, load=load, **part)
         ).pointer_id == pointer.pointer_id
 
 
 @pytest.mark.parametrize(
-    ("select", "words"),
+    ("part", "words"),
     [
         ({"path": "items"}, "start with /"),
         ({"path": "/items/01"}, "leads nowhere at its part 2: it meets list of 2"),
@@ -293,21 +293,19 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
         ({"path": "/items/2"}, "leads nowhere"),
         ({"path": "/items/0/deeper"}, "it meets number"),
         ({"path": "/a~2b"}, "~0"),
-        ({"filter": "items[0]"}, "path, keys, lines"),
-        ({"regex": "("}, "regex is not valid"),
+        ({"pattern": "("}, "pattern is not valid"),
         ({"path": "/text", "lines": [4, 5]}, "only 1 lines"),
         ({"path": "/text", "chars": [9, 12]}, "only 5 characters"),
         ({"lines": [2, 1]}, "the range is empty"),
         ({"chars": [2, 2]}, "the range is empty"),
-        ({"secret-field": 1}, "path, keys, lines"),
-        ({"regex": "x" * 501}, "regex must be a pattern of at most 500"),
+        ({"pattern": "x" * 501}, "pattern must be a regular expression of at most 500"),
     ],
 )
 async def test_a_part_that_is_not_there_is_explained_s4_08(
-    select: dict[str, Any], words: str
+    part: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ToolArgumentsError, match=words) as caught:
-        await read({"items": [1, 2], "text": "hello"}, select)
+        await read({"items": [1, 2], "text": "hello"}, **part)
     assert caught.value.tool == "read_context"
 
 
@@ -318,7 +316,7 @@ async def test_a_part_that_is_not_there_is_explained_s4_08(
 async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> None:
     pointer_id, load = await stored([" ".join(map(str, range(5_000)))])
     checksum = str((await read_context(pointer_id, load=load)).cursor).partition(".")[2]
-    part = await read_context(pointer_id, load=load, select={"path": "/0"})
+    part = await read_context(pointer_id, load=load, path="/0")
     other = str(part.cursor).partition(".")[2]
     assert checksum != other
     with pytest.raises(ToolArgumentsError, match="start again"):
@@ -357,6 +355,9 @@ async def test_the_limit_must_leave_room_for_the_frame() -> None:
         ReadBackTool(lambda _: pytest.fail("never"), max_tokens=10)
 
 
+ID = "(id)"
+
+
 def tool_of(manager: ToolContextManager) -> ReadBackTool:
     return ReadBackTool(manager.load_payload)
 
@@ -367,12 +368,10 @@ async def test_the_tool_reads_its_sessions_results_only_s4_08(tmp_path: Path) ->
     foreign = await other.save_context(
         "t", {"q": 2}, "secret of another session", query_id="shared"
     )
-    reading = await tool_of(mine).run(
-        {"pointer_id": f" {own.pointer_id.upper()} ", "select": {"path": "/answer"}}
-    )
+    reading = await tool_of(mine).run({"id": f" {own.pointer_id.upper()} ", "path": "/answer"})
     assert reading.text == "42"
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
-        await tool_of(mine).run({"pointer_id": foreign.pointer_id})
+        await tool_of(mine).run({"id": foreign.pointer_id})
 
 
 def asks_for_no_rerun(text: str) -> bool:
@@ -387,9 +386,9 @@ async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path
     pointer = await manager.save_context("t", {}, "x" * 50_000)
     await manager.clear()
     with pytest.raises(ToolFailedError, match="it was erased") as erased:
-        await tool_of(manager).run({"pointer_id": pointer.pointer_id})
+        await tool_of(manager).run({"id": pointer.pointer_id})
     with pytest.raises(ToolFailedError, match="shown to you") as unknown:
-        await tool_of(manager).run({"pointer_id": "0123456789ab"})
+        await tool_of(manager).run({"id": "0123456789ab"})
 
     def missed(reason: MissReason) -> ReadBackTool:
         def load(_: str) -> Any:
@@ -401,11 +400,11 @@ async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path
         raise StoreError("disk")
 
     with pytest.raises(ToolFailedError, match="it has expired") as late:
-        await missed("expired").run({"pointer_id": pointer.pointer_id})
+        await missed("expired").run({"id": pointer.pointer_id})
     with pytest.raises(ToolFailedError, match="another session of this user has") as elsewhere:
-        await missed("elsewhere").run({"pointer_id": pointer.pointer_id})
+        await missed("elsewhere").run({"id": pointer.pointer_id})
     with pytest.raises(ToolFailedError, match="cannot be read now") as unreadable:
-        await ReadBackTool(broken).run({"pointer_id": pointer.pointer_id})
+        await ReadBackTool(broken).run({"id": pointer.pointer_id})
     for caught in (erased, unknown, late, elsewhere, unreadable):
         assert asks_for_no_rerun(str(caught.value))
 
@@ -414,9 +413,11 @@ async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path
     "args",
     [
         {},
-        {"pointer_id": 5},
-        {"pointer_id": "a", "extra": 1},
-        {"pointer_id": "a", "select": {"regexp": "x"}},
+        {"id": 5},
+        {"id": "a", "extra": 1},
+        {"id": "a", "select": "/path"},
+        {"id": "a", "select": {"regexp": "x"}},
+        {"id": "a", "regexp": "x"},
         [],
     ],
 )
@@ -427,38 +428,65 @@ async def test_the_tool_checks_its_arguments_s4_08(args: Any) -> None:
 
 def test_the_readers_schema_is_short_and_fits_a_part_s4_08() -> None:
     tool = ReadBackTool(lambda _: pytest.fail("never"))
-    assert set(tool.parameters["properties"]["select"]["properties"]) == set(
-        ResultPart.model_fields
-    )
+    assert set(tool.parameters["properties"]) == {"id", "cursor", *ResultPart.model_fields}
     assert UpperBoundCounter().count(tool.definition.text) < 500
 
 
 async def test_errors_repeat_nothing_of_the_question() -> None:
-    for select in ({"path": "/canary"}, {"filter": "canary["}, {"regex": "canary("}):
+    parts: list[dict[str, Any]] = [{"path": "/canary"}, {"pattern": "canary("}]
+    for part in parts:
         with pytest.raises(ToolError) as caught:
-            await read({"items": []}, select)
+            await read({"items": []}, **part)
         assert "canary" not in str(caught.value)
 
 
 async def test_null_means_left_out() -> None:
     pointer_id, load = await stored({"items": ITEMS[:3]})
     tool = ReadBackTool(load)
-    whole = await tool.run({"pointer_id": pointer_id})
+    whole = await tool.run({"id": pointer_id})
     assert (
-        await tool.run({"pointer_id": pointer_id, "select": None, "cursor": None})
+        await tool.run({"id": pointer_id, "select": None, "cursor": None})
     ).rendered == whole.rendered
-    nulls = {"filter": None, "keys": None, "lines": None, "chars": None, "regex": None}
-    part = await tool.run(
-        {"pointer_id": pointer_id, "select": {"path": "/items/1/name", **nulls}, "cursor": None}
-    )
+    nulls = {"filter": None, "keys": None, "lines": None, "chars": None, "pattern": None}
+    part = await tool.run({"id": pointer_id, "path": "/items/1/name", **nulls, "cursor": None})
     assert "item 1" in part.rendered
-    assert (
-        await tool.run({"pointer_id": pointer_id, "select": {"path": None, **nulls}})
-    ).rendered == whole.rendered
-    wrong: list[Any] = [{"pointer_id": None}, None, {"pointer_id": pointer_id, "other": 1}]
+    assert (await tool.run({"id": pointer_id, "path": None, **nulls})).rendered == whole.rendered
+    wrong: list[Any] = [{"id": None}, None, {"id": pointer_id, "other": 1}]
     for args in wrong:
         with pytest.raises(ToolArgumentsError):
             await tool.run(args)
+
+
+OLD_FORMS: list[dict[str, Any]] = [
+    {"pointer_id": ID, "select": {"path": "/items/1/name"}},
+    {"id": ID, "select": {"path": "/items/1/name", "keys": None, "regex": None}, "cursor": None},
+    {"pointer_id": ID, "path": "/items/1/name", "select": None},
+    {"id": ID, "select": {"path": "/items/1/name", "regex": "item 1"}},
+]
+
+
+@pytest.mark.parametrize("args", OLD_FORMS)
+async def test_a_call_in_an_old_form_is_understood_and_told(args: dict[str, Any]) -> None:
+    pointer_id, load = await stored({"items": ITEMS[:3]})
+    args = {name: pointer_id if value == ID else value for name, value in args.items()}
+    told = (await ReadBackTool(load).run(args)).rendered
+    assert "item 1" in told
+    head, line, fence = told.split("\n")[:3]
+    assert head.startswith(pointer_id)
+    assert line.startswith("Next time pass the arguments by these names: chars, cursor, id, ")
+    assert fence.startswith("<<<")
+    assert "Next time" not in (await ReadBackTool(load).run({"id": pointer_id})).rendered
+
+
+@pytest.mark.parametrize("max_tokens", [200, 230, 400])
+async def test_the_line_about_an_old_form_is_within_the_limit(max_tokens: int) -> None:
+    pointer_id, load = await stored("one two three " * 5_000)
+    counter = UpperBoundCounter()
+    tool = ReadBackTool(load, max_tokens=max_tokens, counter=counter)
+    first = await tool.run({"pointer_id": pointer_id})
+    assert counter.count(first.rendered) <= max_tokens
+    then = await tool.run({"id": pointer_id, "cursor": first.cursor})
+    assert then.start == len(first.text)
 
 
 def test_a_registry_with_a_reader_is_a_copy_s4_08() -> None:

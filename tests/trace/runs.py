@@ -199,7 +199,7 @@ async def previewed(store: FileContextPointerStore) -> None:
     session = Session(store, session_id="parcel")
     shown = await session.offload("The parcel arrives. " * 3_000, tool="track", args={})
     reader, _, _, finder = session.tools()
-    await reader.run({"pointer_id": shown.pointer_id, "select": {"lines": [1, 1]}})
+    await reader.run({"id": shown.pointer_id, "lines": [1, 1]})
     await finder.run({"query": "parcel"})
 
 

@@ -95,13 +95,14 @@ class ShownResults:
                 "this result has no pointer: it is whole in the text that offload returned, or it "
                 "could not be stored. Use that text"
             )
-        part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
-        selected = {name: value for name, value in part.items() if value is not None}
         with self._trace.recorded():
             return await read_context(
                 pointer_id,
                 load=self.load_payload,
-                select=selected or None,
+                path=path,
+                lines=lines,
+                chars=chars,
+                pattern=pattern,
                 cursor=cursor,
                 max_tokens=self._config.max_read_tokens,
                 counter=self._config.counter,

@@ -21,7 +21,7 @@ from llm_common.history.message_shapes import (
 from llm_common.parts.fill import fill, largest_room
 from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import ReadBackTool
+from llm_common.tools.read_back import WORDS_PARAMETERS, ReadBackTool, TextTool
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
     MAX_FOUND,
@@ -44,20 +44,11 @@ _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
 
 # As JSON Schema.
-_WORDS: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
 _QUERY: Final = {
     "type": "object",
     "properties": {
         "sql": {"type": "string"},
-        "cursor": {
-            "type": ["string", "null"],
-            "description": "From the answer before; pass the same sql.",
-        },
+        "cursor": {"type": "string", "description": "Of the answer before. Repeat its sql."},
     },
     "required": ["sql"],
     "additionalProperties": False,
@@ -240,7 +231,7 @@ class SessionTools:
 
     def searcher(self) -> Tool:
         """Return the tool that finds words in results and folded messages."""
-        return Tool(
+        return TextTool(
             self._search,
             name=self._config.search_name,
             description=(
@@ -248,13 +239,13 @@ class SessionTools:
                 f"are not shown any more. Read more of a match with "
                 f"{self._config.offload.reader_name}."
             ),
-            parameters=_WORDS,
+            parameters=WORDS_PARAMETERS,
             read_only=True,
         )
 
     def querier(self) -> Tool:
         """Return the tool that runs one SELECT over the stored records."""
-        return Tool(
+        return TextTool(
             self._query,
             name=self._config.query_name,
             description=(
@@ -270,11 +261,11 @@ class SessionTools:
         answer = self._results.query(sql, cursor)
         return await _recorded(self._trace, self._config.query_name, answer)
 
-    async def _search(self, query: str) -> str:
-        return await _recorded(self._trace, self._config.search_name, self._search_answer(query))
+    async def _search(self, words: str) -> str:
+        return await _recorded(self._trace, self._config.search_name, self._search_answer(words))
 
-    async def _search_answer(self, query: str) -> str:
-        matches = await in_thread(self._results.search, query, limit=_MAX_MATCHES)
+    async def _search_answer(self, words: str) -> str:
+        matches = await in_thread(self._results.search, words, limit=_MAX_MATCHES)
         if not matches:
             return (
                 "No stored result or message of this conversation contains these words; try others."

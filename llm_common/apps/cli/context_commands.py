@@ -235,7 +235,7 @@ def read(
             metavar="FIRST:END", callback=_check_range, help="Characters, counted from 0."
         ),
     ] = None,
-    regex: Annotated[
+    pattern: Annotated[
         str | None,
         typer.Option(metavar="PATTERN", help="Matches of a regular expression, with context."),
     ] = None,
@@ -251,14 +251,6 @@ def read(
     """
     from llm_common.agents import read_context
 
-    part: dict[str, object] = {
-        "path": path,
-        "keys": keys or None,  # False would count as a given option
-        "lines": _parse_range(lines),
-        "chars": _parse_range(chars),
-        "regex": regex,
-    }
-    selected = {name: value for name, value in part.items() if value is not None}
     stored, payload = _load(query, pointer, store)
     if whole:
         # A token has at least one byte. The factor leaves space for the frame around the text.
@@ -267,7 +259,11 @@ def read(
         read_context(
             stored.pointer_id,
             load=lambda _: (stored, payload),
-            select=selected or None,
+            path=path,
+            keys=keys,
+            lines=_parse_range(lines),
+            chars=_parse_range(chars),
+            pattern=pattern,
             cursor=cursor,
             max_tokens=limit_tokens,
         )

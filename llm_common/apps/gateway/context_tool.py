@@ -12,29 +12,11 @@ from llm_common.tools import Tool
 # Every host sends this definition with every request, so each word of it has its price.
 _DESCRIPTION: Final = (
     "Reads stored tool results. With an id: the result, or the part that path, keys, lines, "
-    "chars and regex select, in this order. With sql: the rows of one SELECT (SQLite) over "
-    "the tables that previews name; number(x) reads texts such as $1,234.50. With words: the "
-    "places in all results that hold them. With none: a list of the results."
+    "chars and pattern select, in this order. With sql: the rows of one SELECT (SQLite) over "
+    "the tables that previews name; number(x) reads texts such as $1,234.50. With words: where "
+    "results hold them. With none: a list of results."
 )
-_RANGE: Final = {"type": "array", "items": {"type": "integer"}}
-_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
-        "keys": {"type": "boolean", "description": "Names and counts instead of values."},
-        "lines": _RANGE | {"description": "First and last, from 1."},
-        "chars": _RANGE | {"description": "First, from 0, and end."},
-        "regex": {"type": "string"},
-        "sql": {"type": "string"},
-        "words": {"type": "string"},
-        "cursor": {"type": "string", "description": "Of the answer before. Repeat its arguments."},
-    },
-    "additionalProperties": False,
-}
-_SELECTORS: Final = ("path", "keys", "lines", "chars", "regex")
 _LINE_CHARS: Final = 160
-_PROBLEM_CHARS: Final = 300
 _FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
 
 
@@ -53,15 +35,22 @@ class ContextTool(Tool):
     def __init__(
         self, session: Session, *, name: str, max_tokens: int, counter: TokenCounter
     ) -> None:
+        self._reader, self._searcher, self._querier = session.tools()[:3]
+        properties: dict[str, Any] = {}
+        for tool in (self._searcher, self._querier, self._reader):
+            properties |= tool.parameters["properties"]
         super().__init__(
             self._list,  # never called, because `run` is overridden
             name=name,
             description=_DESCRIPTION,
-            parameters=_PARAMETERS,
+            parameters={
+                "type": "object",
+                "properties": properties,
+                "additionalProperties": False,
+            },
             read_only=True,
         )
         self._session = session
-        self._reader, self._searcher, self._querier = session.tools()[:3]
         self._max_tokens = max_tokens
         self._counter = counter
 
@@ -72,33 +61,18 @@ class ContextTool(Tool):
             ToolArgumentsError: If the arguments do not fit. The message tells the model what to do.
             ToolFailedError: If the result cannot be read. The message says why.
         """
-        # Models with strict function calling send null for an argument that they leave out.
-        arguments: Mapping[str, Any] = args
-        if isinstance(args, Mapping):
-            arguments = {name: value for name, value in args.items() if value is not None}
-        arguments, problems = self._bind(arguments)
-        if problems:
-            problem = "; ".join(map(str, problems))
-            raise self._refusal(one_line(problem, max_chars=_PROBLEM_CHARS))
-        selected = {name: arguments[name] for name in _SELECTORS if name in arguments}
-        requested = [name for name in ("id", "sql", "words") if name in arguments]
+        # Strict function calling sends null for an omitted argument.
+        present = {name for name, value in args.items() if value is not None}
+        requested = [name for name in ("id", "sql", "words") if name in present]
         if len(requested) > 1:
             raise self._refusal(f"pass only one of {' and '.join(requested)}")
-        if "id" in arguments:
-            request: dict[str, Any] = {"pointer_id": arguments["id"]}
-            if selected:
-                request["select"] = selected
-            if "cursor" in arguments:
-                request["cursor"] = arguments["cursor"]
-            return str(await self._reader.run(request))
-        if selected:
-            raise self._refusal(f"{', '.join(selected)} need the id of a result")
-        if "sql" in arguments:
-            query = {name: arguments[name] for name in ("sql", "cursor") if name in arguments}
-            return str(await self._querier.run(query))
-        if "words" in arguments:
-            return str(await self._searcher.run({"query": arguments["words"]}))
-        return self._list(arguments.get("cursor", "0"))
+        if "sql" in present:
+            return str(await self._querier.run(args))
+        if "words" in present:
+            return str(await self._searcher.run(args))
+        if present <= {"cursor"}:
+            return self._list(str(args.get("cursor") or "0"))
+        return str(await self._reader.run(args))
 
     def _refusal(self, problem: str) -> ToolArgumentsError:
         return ToolArgumentsError(

@@ -197,6 +197,7 @@ class HostResults:
             max_read_tokens=max_tokens,
             # One tool has all three abilities. No tool of a server can have its name.
             search_name=self._reader_name,
+            query_name=self._reader_name,
             finder_name=self._reader_name,
             max_tool_tokens=None,  # the gateway lists and finds the tools of its servers itself
             counter=self._counter,

@@ -14,7 +14,7 @@ from llm_common.apps.gateway.host_results import result_data
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
-from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
+from llm_common.errors import ConfigError, ToolFailedError, UnserialisableError
 from llm_common.tools import Tool, ToolRegistry
 
 _log = logging.getLogger(__name__)
@@ -85,12 +85,8 @@ class _ServerTool(Tool):
             ToolArgumentsError: If the arguments are not valid. The server was not called.
             ToolFailedError: If the server is down or reports an error.
         """
-        arguments, problems = self._bind(args)
-        if problems:
-            raise ToolArgumentsError(
-                f"{self.name} was not run: {'; '.join(map(str, problems))}", tool=self.name
-            )
-        params = types.CallToolRequestParams(name=self.name, arguments=dict(arguments))
+        arguments = dict(self._bind(args))
+        params = types.CallToolRequestParams(name=self.name, arguments=arguments)
         try:
             result = await self._session.answer(params)
         except MCPError as exc:

@@ -231,7 +231,7 @@ async def test_one_item_is_read_back_in_one_call() -> None:
         ({"keys": True}, '{"list":2000'),
         ({"lines": [1, 1], "path": "/3/name"}, "item 3"),
         ({"chars": [0, 3], "path": "/3/name"}, "\nite\n"),
-        ({"regex": "item 199[89]"}, "item 1999"),
+        ({"pattern": "item 199[89]"}, "item 1999"),
         ({"path": "/3/name", "filter": None, "cursor": None}, "item 3"),
     ],
 )
@@ -270,11 +270,11 @@ async def test_records_are_queried_by_the_name_in_their_preview() -> None:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        ({"path": "/1"}, "path need the id"),
+        ({"path": "/1"}, '"id" is a required'),
         ({"id": "0123456789ab", "words": "x"}, "pass only one of id and words"),
         ({"sql": "SELECT 1", "words": "x"}, "pass only one of sql and words"),
         ({"cursor": "5.a"}, "leave it out"),
-        ({"pointer_id": "0123456789ab"}, "was not run"),
+        ({"id": "0123456789ab", "regexp": "x"}, "was not run"),
         ({"id": 5}, "was not run"),
         ({"id": "0123456789ab", "filter": "[0]"}, "filter"),
     ],

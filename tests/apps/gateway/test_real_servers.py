@@ -170,7 +170,7 @@ async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(
         ).is_error
         rows_shown = text_of(await host.call_tool("read_query", {"query": "SELECT * FROM items"}))
         assert COUNTER.count(rows_shown) <= 400
-        part = {"id": id_in(rows_shown), "regex": "item 4321"}
+        part = {"id": id_in(rows_shown), "pattern": "item 4321"}
         assert "item 4321" in text_of(await host.call_tool("context", part))
         page_shown = text_of(await host.call_tool("fetch", {"url": page, "max_length": 500_000}))
         assert COUNTER.count(page_shown) <= 400
