@@ -59,7 +59,7 @@ class LLMCommonPlugin(BasePlugin):
         session = _session(self.sessions, tool_context)
         if tool.include_plugins:
             # ADK runs each call in a task, with the context variables that callbacks set.
-            begin_call(session)
+            begin_call(session, tool_args)
         else:
             # Without plugins, the agent has no tool that reads.
             tool_args.update(await inlined(session, dict(tool_args)))

@@ -152,13 +152,13 @@ def _delegating(tool: Tool, session: Session) -> Tool:
     def call(**args: Any) -> Any:
         if not reads:
             args = run_sync(inlined(session, args))
-        with calling(session):
+        with calling(session, args):
             return function(**args)
 
     async def call_async(**args: Any) -> Any:
         if not reads:
             args = await inlined(session, args)
-        with calling(session):
+        with calling(session, args):
             return await async_function(**args)
 
     # A copy for this step, since the agent's own tool serves other sessions.

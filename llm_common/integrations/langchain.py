@@ -14,7 +14,12 @@ from langgraph.types import Command
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
-from llm_common.integrations.delegation import calling, session_of_caller
+from llm_common.integrations.delegation import (
+    SessionCall,
+    calling,
+    session_of_caller,
+    take_over,
+)
 from llm_common.integrations.langchain_messages import (
     caller_id,
     describe,
@@ -69,18 +74,18 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         """Return the tool's message, with a preview instead of a long text."""
         session = self._session(request.runtime, request.state["messages"])
-        with calling(session):
+        with calling(session, request.tool_call["args"]) as call:
             result = handler(request)
-        return run_sync(self._offload(session, request, result))
+        return run_sync(self._offload(call, request, result))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Return the same as `wrap_tool_call`, asynchronously."""
         session = self._session(request.runtime, request.state["messages"])
-        with calling(session):
+        with calling(session, request.tool_call["args"]) as call:
             result = await handler(request)
-        return await self._offload(session, request, result)
+        return await self._offload(call, request, result)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
@@ -114,7 +119,11 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             return self.sessions.get(("messages", messages[0].id, repr(messages[0].content)))
         return self.sessions.get(thread_id)
 
-    async def _offload(self, session: Session, request: ToolCallRequest, result: Any) -> Any:
+    async def _offload(self, call: SessionCall, request: ToolCallRequest, result: Any) -> Any:
+        session = call.session
+        # The answer of a sub-agent on its own thread may name results that only that thread has.
+        for delegate in call.delegates:
+            await take_over(session, result, delegate)
         if request.tool is not None and request.tool.return_direct:
             return result  # the user gets it as the answer
         # A parent graph may have no tool that reads.

@@ -82,7 +82,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
         **_: Any,
     ) -> Any:
         """Run a tool. The runs of other agents that it starts belong to this run's session."""
-        with calling(self._session(ctx)):
+        with calling(self._session(ctx), args):
             return await handler(args)
 
     async def after_tool_execute(

@@ -101,7 +101,7 @@ class LLMCommonPlugin(Plugin):
         async with aclosing(call_next(context)) as events:
             while True:
                 # Not around the `yield`, which would leave the caller's code inside the block.
-                with calling(session()):
+                with calling(session(), context.tool_use["input"]):
                     try:
                         event = await anext(events)
                     except StopAsyncIteration:

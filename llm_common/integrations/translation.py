@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from llm_common.agents import Session
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import take_over_from_callers
 from llm_common.runtime import PerProcess
 from llm_common.tools import ToolDefinition
 
@@ -100,6 +101,7 @@ async def read_back(session: Session, tool_name: str, args: Mapping[str, Any]) -
         ToolArgumentsError: If the arguments are not valid. The message tells the model what to do.
         ToolFailedError: If the result cannot be read. The message gives the reason.
     """
+    await take_over_from_callers(session)
     tools = {tool.name: tool for tool in session.tools()}
     return str(await tools[tool_name].run(args))
 

@@ -16,7 +16,9 @@ from llm_common.agents import (
     SessionConfig,
     Sessions,
 )
+from llm_common.errors import ToolFailedError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
+from llm_common.integrations.translation import read_back
 
 PROMISE = "test_a_delegate_reads_the_pointers_that_it_is_given"
 MODULES = Path(llm_common.integrations.__file__).parent
@@ -80,3 +82,36 @@ def test_a_session_is_handed_on_within_a_call_only() -> None:
         assert other is not None
         assert (other.session_id, other.store) == ("alice", sessions.store)
     assert session_of_caller(sessions) is None
+
+
+async def test_a_delegate_with_its_own_session_reads_what_its_caller_names_t_08() -> None:
+    sessions = Sessions(InMemoryContextPointerStore())
+    ann, delegate = sessions.get("ann"), sessions.get("delegate")
+    rows = [{"id": number, "price": number} for number in range(900)]
+    named = await ann.offload(rows, tool="list_prices", args={})
+    other = await ann.offload(rows, tool="list_costs", args={})
+    args = {"task": f"Sum up list_prices_{str(named.pointer_id)[:6]}"}
+    with calling(ann, args), calling(delegate, {"id": other.pointer_id}):
+        assert '"price":7' in await read_back(
+            delegate, "read_context", {"id": named.pointer_id, "path": "/7"}
+        )
+        with pytest.raises(ToolFailedError, match="no stored result of this session"):
+            await read_back(delegate, "read_context", {"id": other.pointer_id})
+        sql = f"SELECT * FROM list_costs_{str(other.pointer_id)[:6]}"
+        with pytest.raises(ToolFailedError, match="no such table"):
+            await read_back(delegate, "query_context", {"sql": sql})
+    await delegate.clear()
+    assert (await ann.read(named.pointer_id, path="/7/price")).text == "7"
+
+
+async def test_a_conversation_outside_of_a_call_takes_nothing_over_t_08() -> None:
+    sessions = Sessions(InMemoryContextPointerStore())
+    ann, ben = sessions.get("ann"), sessions.get("ben")
+    shown = await ann.offload("secret words " * 2_000, tool="read_mail", args={})
+    with calling(ann, {"task": f"Read {shown.pointer_id}"}):
+        pass
+    with (
+        calling(ben, {"task": f"Read {shown.pointer_id}"}),
+        pytest.raises(ToolFailedError, match="no stored result of this session"),
+    ):
+        await read_back(ben, "read_context", {"id": shown.pointer_id})

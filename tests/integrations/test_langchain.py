@@ -69,9 +69,7 @@ def id_in(message: BaseMessage) -> str:
 
 def reads(path: str) -> Reply:
     """Return a call that reads a part of the newest offloaded result."""
-    return lambda messages: calls(
-        ("read_context", {"pointer_id": id_in(messages[-1]), "select": {"path": path}})
-    )
+    return lambda messages: calls(("read_context", {"id": id_in(messages[-1]), "path": path}))
 
 
 @tool(response_format="content_and_artifact")
@@ -198,7 +196,7 @@ async def test_a_session_cannot_read_the_results_of_another(how: str, thread: st
 
     def read(_: list[BaseMessage]) -> AIMessage:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
+            ("read_context", {"id": stored[0]}), ("search_context", {"words": "part 1999"})
         )
 
     model = ScriptedModel(
@@ -229,7 +227,7 @@ async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, thread: 
 
     def reads_named(messages: list[BaseMessage]) -> AIMessage:
         named = str(messages[-1].content).split()[-1]
-        return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+        return calls(("read_context", {"id": named, "path": "/1500/stock"}))
 
     inner_model = ScriptedModel(steps=[reads_named, lambda m: AIMessage(m[-1].content)])
     inner = create_agent(inner_model, [], middleware=[LLMCommonMiddleware(sessions)])
@@ -260,6 +258,94 @@ async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, thread: 
     assert "10500" in str((await run(outer, how, "go", thread))[-1].content)
 
 
+def asking(how: str, inner: Any, thread: str) -> Any:
+    """Return a tool that asks an agent on a thread of its own."""
+    config: Any = {"configurable": {"thread_id": thread}}
+
+    @tool
+    async def ask_other(question: str) -> str:
+        """Asks another agent."""
+        state = await inner.ainvoke({"messages": [HumanMessage(question)]}, config)
+        return str(state["messages"][-1].content)
+
+    @tool
+    def ask_other_sync(question: str) -> str:
+        """Asks another agent."""
+        state = inner.invoke({"messages": [HumanMessage(question)]}, config)
+        return str(state["messages"][-1].content)
+
+    return ask_other if how == "async" else ask_other_sync
+
+
+async def test_a_delegate_on_its_own_thread_reads_what_its_caller_names_t_08(how: str) -> None:
+    stored: list[str] = []
+
+    def lists_again(messages: list[BaseMessage]) -> AIMessage:
+        stored.append(id_in(messages[-1]))
+        return calls(("list_parts", {"kind": "more"}))
+
+    def reads_named(messages: list[BaseMessage]) -> AIMessage:
+        named = str(messages[-1].content).split()[-1]
+        table = f"list_parts_{named[:6]}"
+        return calls(
+            ("read_context", {"id": named, "path": "/1500/stock"}),
+            ("query_context", {"sql": f"SELECT max(stock) FROM {table}"}),
+            ("read_context", {"id": stored[0], "path": "/1500/stock"}),
+        )
+
+    inner_model = ScriptedModel(
+        steps=[reads_named, lambda m: AIMessage(" + ".join(str(one.content) for one in m[-3:]))]
+    )
+    inner = create_agent(inner_model, [], middleware=[LLMCommonMiddleware()])
+    ask = asking(how, inner, "of the delegate")
+    outer_model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            lists_again,
+            lambda m: calls((ask.name, {"question": f"Part 1500 of {id_in(m[-1])}"})),
+            lambda m: AIMessage(m[-1].content),
+        ]
+    )
+    outer = create_agent(outer_model, [list_parts, ask], middleware=[LLMCommonMiddleware()])
+    read, queried, refused = str((await run(outer, how, "go"))[-1].content).split(" + ")
+    assert "10500" in read
+    assert "13993" in queried
+    # The caller did not name this one.
+    assert "no stored result of this session" in refused
+
+
+async def test_a_caller_reads_what_the_answer_of_a_delegate_names_t_08(how: str) -> None:
+    of_delegate: list[str] = []
+
+    def lists_again(messages: list[BaseMessage]) -> AIMessage:
+        of_delegate.append(id_in(messages[-1]))
+        return calls(("list_parts", {"kind": "more"}))
+
+    inner_model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            lists_again,
+            lambda m: AIMessage(f"They are in the id {id_in(m[-1])}."),
+        ]
+    )
+    inner = create_agent(inner_model, [list_parts], middleware=[LLMCommonMiddleware()])
+    ask = asking(how, inner, "of the delegate")
+    outer_model = ScriptedModel(
+        steps=[
+            calls((ask.name, {"question": "Which parts?"})),
+            lambda m: calls(
+                ("read_context", {"id": id_in(m[-1]), "path": "/1500/stock"}),
+                ("read_context", {"id": of_delegate[0], "path": "/1500/stock"}),
+            ),
+            lambda m: AIMessage(" + ".join(str(one.content) for one in m[-2:])),
+        ]
+    )
+    outer = create_agent(outer_model, [ask], middleware=[LLMCommonMiddleware()])
+    read, refused = str((await run(outer, how, "go"))[-1].content).split(" + ")
+    assert "10500" in read
+    assert "no stored result of this session" in refused
+
+
 async def test_clients_that_number_their_messages_do_not_share_a_session(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,7 +354,7 @@ async def test_clients_that_number_their_messages_do_not_share_a_session(
         steps=[
             calls(("list_parts", {"kind": "all"})),
             AIMessage("done"),
-            lambda m: calls(("read_context", {"pointer_id": stored[0]})),
+            lambda m: calls(("read_context", {"id": stored[0]})),
             AIMessage("done"),
         ]
     )
@@ -365,7 +451,7 @@ async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
     model = ScriptedModel(
         steps=[AIMessage("noted " * 50)] * 12
-        + [calls(("search_context", {"query": "code of door 3"})), AIMessage("93")]
+        + [calls(("search_context", {"words": "code of door 3"})), AIMessage("93")]
     )
     agent = create_agent(
         model,

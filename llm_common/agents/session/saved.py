@@ -291,6 +291,10 @@ class SavedResults:
         # A repeated call has the id of its erased result again.
         self._erased.discard(pointer.pointer_id)
 
+    def adopt(self, pointer: ContextPointer) -> None:
+        """Let this session read a result of another one. `clear_files` leaves its file."""
+        self.pointers.setdefault(pointer.pointer_id, pointer)
+
     def list_query(self, query_id: str) -> list[ContextPointer]:
         """Return every stored pointer of a query, also from other sessions, oldest first.
 
