@@ -54,14 +54,3 @@ async def test_the_overview_counts_the_tokens_of_the_prompt() -> None:
     overview = session.overview()
     assert f"{tokens_of(sent):,} of {LIMIT:,} tokens" in overview
     assert COUNTER.count(overview) <= 150
-
-
-async def test_readings_are_counted() -> None:
-    session = session_of()
-    rows = [{"n": number, "text": "x" * 50} for number in range(500)]
-    shown = await session.offload(rows, tool="rows", args={})
-    assert shown.pointer_id is not None
-    await session.read(shown.pointer_id)
-    assert "read once" in session.overview()
-    await tools_of(session)["read_context"].run({"id": shown.pointer_id})
-    assert "read 2 times" in session.overview()

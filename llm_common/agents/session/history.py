@@ -5,7 +5,7 @@ An overview tells the model what that is, in at most 150 tokens, for the tail of
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -102,12 +102,11 @@ class SessionHistory:
             )
         return list(folded.messages)
 
-    def overview(self, pointers: Sequence[ContextPointer], reads: Mapping[str, int]) -> str:
+    def overview(self, pointers: Sequence[ContextPointer]) -> str:
         """Return what is in the newest prompt and behind pointers. See `Session.overview`.
 
         Args:
             pointers: The stored results, newest first.
-            reads: How often each result was read, by pointer id.
         """
         if self.newest is None and not pointers:
             return "No results are stored."
@@ -123,8 +122,9 @@ class SessionHistory:
             sentences.append(_stored_line(pointers, self._config.offload.reader_name))
         text = head = "\n".join(sentences)
         lines: list[str] = []
-        for line in _stored_items(pointers, reads):
-            lines.append(line)
+        for pointer in pointers[:_MAX_ITEMS]:
+            summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
+            lines.append(f"{pointer.pointer_id}: {summary}")
             longer = f"{head}\n{in_fence(chr(10).join(lines))}"
             if self._config.counter.count(longer) > _MAX_TOKENS:
                 break
@@ -144,13 +144,3 @@ def _stored_line(pointers: Sequence[ContextPointer], reader_name: str) -> str:
     size_bytes = sum(pointer.result_bytes or 0 for pointer in pointers)
     line = f"{' and '.join(parts)} are stored, newest first, {size_bytes:,} bytes."
     return f"{line} {reader_name} reads them."
-
-
-def _stored_items(pointers: Sequence[ContextPointer], reads: Mapping[str, int]) -> list[str]:
-    lines = []
-    for pointer in pointers[:_MAX_ITEMS]:
-        line = f"{pointer.pointer_id}: {one_line(pointer.summary, max_chars=_LINE_CHARS)}"
-        if times := reads.get(pointer.pointer_id):
-            line += f", read {times} times" if times > 1 else ", read once"
-        lines.append(line)
-    return lines

@@ -1,6 +1,5 @@
 """`ShownResults`: the stored results of a session, read by their id, by words and as tables."""
 
-from collections import Counter
 from functools import partial
 from typing import Final
 
@@ -14,7 +13,6 @@ from llm_common.errors import (
     ToolArgumentsError,
 )
 from llm_common.history.search import FoundMessage, search_messages
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
 from llm_common.tables.sql.database import QUERY_NAME, QueryRows
 from llm_common.text.display import one_line
@@ -31,12 +29,10 @@ class ShownResults:
 
     Attributes:
         saved: The results of the session.
-        reads: How often each result was read, by pointer id.
     """
 
     def __init__(self, saved: SavedResults, config: SessionConfig, trace: SessionTrace) -> None:
         self.saved: Final = saved
-        self.reads: Final = Counter[str]()
         self._config = config
         self._trace = trace
         # The session's own, so that a long query delays no work of another session.
@@ -69,12 +65,6 @@ class ShownResults:
                 message = one_line(message, max_chars=len(message) * 3 // 4)
             raise ToolArgumentsError(message, tool=QUERY_NAME) from exc
 
-    def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Return a stored result for a reader, and count the reading."""
-        loaded = self.saved.load_payload(pointer_id)
-        self.reads[pointer_id] += 1
-        return loaded
-
     async def read(
         self,
         pointer_id: str | None,
@@ -98,7 +88,7 @@ class ShownResults:
         with self._trace.recorded():
             return await read_context(
                 pointer_id,
-                load=self.load_payload,
+                load=self.saved.load_payload,
                 path=path,
                 lines=lines,
                 chars=chars,

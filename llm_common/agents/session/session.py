@@ -384,7 +384,7 @@ class Session:
         Raises:
             StoreError: If the store cannot be read.
         """
-        return self._history.overview(self.results.list_all()[::-1], self._shown.reads)
+        return self._history.overview(self.results.list_all()[::-1])
 
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.

@@ -223,7 +223,7 @@ class SessionTools:
         """Return the tool that reads a result by its id. See `Session.reader`."""
         return _RecordedReader(
             self._trace,
-            load=self._results.load_payload,
+            load=self._results.saved.load_payload,
             name=name or self._config.offload.reader_name,
             max_tokens=self._config.max_read_tokens,
             counter=self._config.counter,

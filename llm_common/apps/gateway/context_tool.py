@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from llm_common.agents import Session
-from llm_common.core import TokenCounter
 from llm_common.errors import ToolArgumentsError
 from llm_common.text import in_fence, one_line
 from llm_common.tools import Tool
@@ -21,20 +20,16 @@ _FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older r
 
 
 class ContextTool(Tool):
-    """One tool over the stored results of a session, with at most `max_tokens` in an answer.
+    """One tool over the stored results of a session, with its `max_read_tokens` in an answer.
 
     Args:
-        session: The session, whose config has the limit of its reader.
+        session: The session, whose config has the limit of an answer.
         name: The tool's name.
-        max_tokens: Maximum tokens of the list of results.
-        counter: Counts tokens.
     """
 
-    __slots__ = ("_counter", "_max_tokens", "_querier", "_reader", "_searcher", "_session")
+    __slots__ = ("_querier", "_reader", "_searcher", "_session")
 
-    def __init__(
-        self, session: Session, *, name: str, max_tokens: int, counter: TokenCounter
-    ) -> None:
+    def __init__(self, session: Session, *, name: str) -> None:
         self._reader, self._searcher, self._querier = session.tools()[:3]
         properties: dict[str, Any] = {}
         for tool in (self._searcher, self._querier, self._reader):
@@ -51,8 +46,6 @@ class ContextTool(Tool):
             read_only=True,
         )
         self._session = session
-        self._max_tokens = max_tokens
-        self._counter = counter
 
     async def run(self, args: Mapping[str, Any]) -> str:
         """Read, query, search or list the results, as the arguments request.
@@ -85,11 +78,13 @@ class ContextTool(Tool):
             raise self._refusal("the cursor is not one of a list; leave it out")
         position = int(cursor[:12])  # no session has a trillion results
         pointers = [*self._session.results.pointers.values()][::-1]
+        config = self._session.config
+        max_tokens = config.max_read_tokens - _FRAME_TOKENS
         lines: list[str] = []
         for pointer in pointers[position:]:
             summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
             line = f"{pointer.pointer_id}: {summary} ({pointer.result_bytes or 0:,} bytes)"
-            if self._counter.count("\n".join([*lines, line])) > self._max_tokens - _FRAME_TOKENS:
+            if config.counter.count("\n".join([*lines, line])) > max_tokens:
                 break
             lines.append(line)
         head = f"{len(pointers)} results are stored in this conversation."

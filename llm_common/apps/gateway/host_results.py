@@ -216,9 +216,7 @@ class HostResults:
         self._forget = config.forget
         self.tools: Final[dict[str, Tool]] = {}
         if self.keeps:
-            self.tools[CONTEXT] = ContextTool(
-                self._session, name=CONTEXT, max_tokens=max_tokens, counter=self._counter
-            )
+            self.tools[CONTEXT] = ContextTool(self._session, name=CONTEXT)
 
     async def preview(
         self,
