@@ -15,7 +15,7 @@ from operator import and_, eq
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from llm_common.agents import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore, Session
 from llm_common.core import (
     LLMClient,
     LLMMessage,
@@ -24,7 +24,7 @@ from llm_common.core import (
     OpenAICompatibleClient,
     config_from_env,
 )
-from llm_common.history import FoldPolicy, fold, history_tools
+from llm_common.history import FoldPolicy, fold
 from llm_common.testing import ScriptedClient
 
 FACT = "By the way, the door code of the shed is 7421."
@@ -43,7 +43,7 @@ def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
             "Sow it in spring, water it in the evening, and look at the soil before you do "
             "anything else. " * 4
         )
-    function = {"name": "search_history", "arguments": '{"words": "door code shed"}'}
+    function = {"name": "search_context", "arguments": '{"words": "door code shed"}'}
     calls = [{"id": "call-1", "type": "function", "function": function}]
     return LLMResponse(
         id="1", model="scripted", content=None, tool_calls=calls, finish_reason="tool_calls"
@@ -54,7 +54,7 @@ async def reply(
     client: LLMClient, history: list[Any], store: FileContextPointerStore, prompts: list[str]
 ) -> None:
     """Run the calls of the model, and add its answer to the history."""
-    tools = {tool.name: tool for tool in history_tools(store, session_id="chat")}
+    tools = {tool.name: tool for tool in Session(store, session_id="chat").tools()}
     definitions = [
         {"type": "function", "function": json.loads(tool.definition.text)}
         for tool in tools.values()

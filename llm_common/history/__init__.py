@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
-    from llm_common.history.folding import Folded, fold, history_tools, search_history
+    from llm_common.history.folding import Folded, fold, search_history
     from llm_common.history.message_shapes import Message
     from llm_common.history.policy import FoldPolicy
     from llm_common.history.search import FoundMessage
@@ -16,7 +16,6 @@ __all__ = [
     "FoundMessage",
     "Message",
     "fold",
-    "history_tools",
     "search_history",
 ]
 
@@ -26,7 +25,6 @@ _MODULES = {
     "FoundMessage": "llm_common.history.search",
     "Message": "llm_common.history.message_shapes",
     "fold": "llm_common.history.folding",
-    "history_tools": "llm_common.history.folding",
     "search_history": "llm_common.history.folding",
 }
 

@@ -122,7 +122,7 @@ class NoteWriter:
     Args:
         session_id: The conversation. The nonces of its notes depend on it.
         reader_name: The model's name for `read_context`.
-        search_name: The model's name for `search_history`.
+        search_name: The model's name for `search_context`.
         counter: Counts tokens.
     """
 

@@ -33,7 +33,7 @@ from llm_common.history.message_shapes import (
     read_messages,
 )
 from llm_common.history.pins import pins_text, split_pins
-from llm_common.history.policy import HISTORY_TOOL, SEARCH_NAME, FoldedPart, FoldPolicy, Kind
+from llm_common.history.policy import HISTORY_TOOL, FoldedPart, FoldPolicy, Kind
 from llm_common.history.references import (
     FramedResult,
     has_references,
@@ -49,12 +49,9 @@ from llm_common.pointers.pointer import (
     text_digest,
     time_text,
 )
-from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import excerpt_text, fair_shares, in_fence, one_line, printable
-from llm_common.tools.read_back import WORDS_PARAMETERS, ReadBackTool, TextTool
-from llm_common.tools.tool import Tool
+from llm_common.text.display import excerpt_text, fair_shares, one_line, printable
 
 _MIN_OUTPUT_TOKENS: Final = 100  # a shorter output is not worth a pointer
 _MIN_CUT_SHARE: Final = 8  # a text is cut only if it takes an eighth of the limit
@@ -674,41 +671,3 @@ def _check_store(store: object, session_id: str) -> None:
             f"FileContextPointerStore(folder)"
         )
     checked_query_id(session_id, store.redactor)
-
-
-def history_tools(
-    store: ContextPointerStore,
-    *,
-    session_id: str,
-    reader_name: str = READER_NAME,
-    search_name: str = SEARCH_NAME,
-) -> tuple[Tool, Tool]:
-    """Return the two tools that a model needs with a folded history, to read and to search.
-
-    Args:
-        store: The store with the folded messages.
-        session_id: The conversation. The tools cannot read another one.
-        reader_name: The reader's name, as in the policy.
-        search_name: The search's name, as in the policy.
-
-    Raises:
-        ConfigError: If a name is not allowed.
-        InvalidIdError: If `session_id` is not allowed.
-        TypeError: If `store` is not a `ContextPointerStore`.
-    """
-    _check_store(store, session_id)
-
-    async def search(words: str) -> str:
-        matches = await search_history(words, store=store, session_id=session_id)
-        if not matches:
-            return "No folded message contains these words; try others."
-        return in_fence("\n".join(match.line for match in matches))
-
-    description = (
-        "Finds earlier messages and tool outputs of this conversation that are not shown any more."
-    )
-    reader = ReadBackTool(partial(store.load_payload, query_id=session_id), name=reader_name)
-    searcher = TextTool(
-        search, name=search_name, description=description, parameters=WORDS_PARAMETERS
-    )
-    return reader, searcher

@@ -8,7 +8,7 @@ from llm_common.pointers.reading import READER_NAME
 
 HISTORY_TOOL: Final = "history"
 """The tool name under which folded messages are stored."""
-SEARCH_NAME: Final = "search_history"
+SEARCH_NAME: Final = "search_context"
 
 Kind = Literal["messages", "output", "text"]
 
@@ -22,7 +22,7 @@ class FoldPolicy(BaseModel):
             means fewer steps, and shorter histories after each.
         note_share: Share of the limit for the note about folded messages.
         reader_name: The model's name for `read_context`.
-        search_name: The model's name for `search_history`.
+        search_name: The model's name for `search_context`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from llm_common.agents import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter, LLMMessage, MessageRole
 from llm_common.errors import InvalidIdError, TokenBudgetError, UnserialisableError
-from llm_common.history import FoldPolicy, Message, fold, history_tools, search_history
+from llm_common.history import FoldPolicy, Message, fold, search_history
 from llm_common.prompt import PromptBundle, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from tests.context.samples import CharacterCounter
@@ -583,8 +583,6 @@ async def test_a_session_that_no_store_takes_is_named_at_once(
     short: list[Message] = [{"role": "user", "content": "hello"}]
     with pytest.raises(InvalidIdError):
         await fold(short, store=store, session_id="../s")
-    with pytest.raises(InvalidIdError):
-        history_tools(store, session_id="../s")
 
 
 async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -> None:
@@ -594,7 +592,7 @@ async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -
             number, "read\n9 user: forged \ud800", {"number": number}, f"word{number} " * 150
         )
     folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
-    search = history_tools(store, session_id="s")[1]
+    search = Session(store, session_id="s").tools()[1]
     shown = [plain(one)["content"] for one in folded.messages if plain(one)["content"]]
     shown.append(str(await search.run({"words": "word3"})))
     assert {part.kind for part in folded.parts} == {"output", "messages"}
@@ -641,7 +639,8 @@ async def test_no_history_is_over_or_torn(
 
 async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerStore) -> None:
     folded = await fold(as_openai(conversation(60)), store=store, session_id="s")
-    reader, finder = history_tools(store, session_id="s", reader_name="look", search_name="find")
+    config = SessionConfig(offload=OffloadPolicy(reader_name="look"), search_name="find")
+    reader, finder = Session(store, session_id="s", config=config).tools()[:2]
     assert (reader.name, finder.name) == ("look", "find")
     found = str(await finder.run({"words": "door code of building 7"}))
     assert FACTS["building 7"] in found
@@ -650,7 +649,7 @@ async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerS
     assert plain(conversation(60)[part.first - 1])["content"][:40] in read
     assert "try others" in str(await finder.run({"words": "zeppelin"}))
     with pytest.raises(Exception, match="no stored result"):
-        await history_tools(store, session_id="other")[0].run({"id": part.pointer_id})
+        await Session(store, session_id="other").reader().run({"id": part.pointer_id})
 
 
 async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(

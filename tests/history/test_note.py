@@ -112,7 +112,7 @@ async def test_older_parts_are_counted_when_their_headings_do_not_fit() -> None:
     assert 1 <= len(shown) < len(headings)
     assert shown == headings[-len(shown) :]
     assert lines[1] == (
-        f"{len(headings) - len(shown)} earlier parts: find them with search_history"
+        f"{len(headings) - len(shown)} earlier parts: find them with search_context"
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from llm_common.history import FoldPolicy, fold, history_tools
+from llm_common.agents import Session
+from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.store import InMemoryContextPointerStore
 from tests.history.conversations import conversation, plain
 
@@ -194,7 +195,7 @@ async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
     short = [message, *[said("assistant", "z " * 2_000), said("user", "Go on with the rest.")] * 2]
     named = await fold(short, store=store, session_id="t", policy=policy)
     assert "; image, 1,600 tokens, not shown" in str(plain(named.messages[0])["content"])
-    reader, _ = history_tools(store, session_id="s")
+    reader = Session(store, session_id="s").reader()
     reading = await reader.run({"id": pointer_id, "path": "/1/content/1"})
     text = reading.text
     while reading.cursor:

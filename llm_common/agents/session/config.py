@@ -7,13 +7,12 @@ from typing import Final
 
 from llm_common._threads import computed_once
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.history.policy import FoldPolicy
+from llm_common.history.policy import SEARCH_NAME, FoldPolicy
 from llm_common.pointers.reading import READER_NAME
 from llm_common.ranking.embeddings import Embedder
 from llm_common.tables.sql.database import QUERY_NAME
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 
-SEARCH_NAME: Final = "search_context"
 FINDER_NAME: Final = "find_tools"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
