@@ -71,14 +71,6 @@ _PARAMETERS = {
     "required": ["id"],
     "additionalProperties": False,
 }
-WORDS_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {"words": {"type": "string"}},
-    "required": ["words"],
-    "additionalProperties": False,
-}
-"""The arguments of a tool that searches, as JSON Schema."""
-
 _OLD_NAMES: Final = {"pointer_id": "id", "regex": "pattern", "query": "words"}
 
 
@@ -238,17 +230,6 @@ class ReadBackTool(Tool):
             text = f"{reason}, and say so where it matters"
             raise ToolFailedError(text, tool=self.name) from exc
         return reading.model_copy(update={"hint": hint})
-
-
-class TextTool(Tool):
-    """A tool of a conversation that answers with a text, and understands old forms of arguments."""
-
-    __slots__ = ()
-
-    async def run(self, args: Mapping[str, Any]) -> Any:
-        """Return the answer. See `Tool.run`."""
-        flat, _ = flat_arguments(args, self.definition.parameters)
-        return await super().run(flat)
 
 
 def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:

@@ -50,7 +50,7 @@ class ShownResults:
         """Return the rows of one SELECT as values. See `Session.query_rows`."""
         return await self._query_thread.get().run(self._tables.query, sql)
 
-    async def query(self, sql: str, cursor: str | None) -> str:
+    async def query(self, sql: str, cursor: str | None = None) -> str:
         """Return the rows of one SELECT as a text for a model. See `Session.query`."""
         return await self._query_thread.get().run(self._answer, sql, cursor)
 

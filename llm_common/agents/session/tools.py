@@ -5,7 +5,7 @@ and query the session's results.
 """
 
 import logging
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from llm_common._telemetry import record
@@ -21,7 +21,7 @@ from llm_common.history.message_shapes import (
 from llm_common.parts.fill import fill, largest_room
 from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import WORDS_PARAMETERS, ReadBackTool, TextTool
+from llm_common.tools.read_back import ReadBackTool, flat_arguments
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
     MAX_FOUND,
@@ -44,6 +44,12 @@ _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
 
 # As JSON Schema.
+_WORDS: Final = {
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+    "additionalProperties": False,
+}
 _QUERY: Final = {
     "type": "object",
     "properties": {
@@ -142,7 +148,8 @@ class ToolChooser:
 
     def finder(self) -> Tool:
         """Return the tool that finds hidden tools."""
-        return Tool(
+        return _TextTool(
+            self._trace,
             self._find_tools,
             name=self._config.finder_name,
             description=(
@@ -150,13 +157,9 @@ class ToolChooser:
                 "the next step on, and you call them by their own names."
             ),
             parameters=_TOOL_WORDS,
-            read_only=True,
         )
 
     async def _find_tools(self, query: str) -> str:
-        return await _recorded(self._trace, self._config.finder_name, self._find_answer(query))
-
-    async def _find_answer(self, query: str) -> str:
         definitions = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
         if not definitions:
             return "No tool fits these words. Try other words, such as a verb and its object."
@@ -231,7 +234,8 @@ class SessionTools:
 
     def searcher(self) -> Tool:
         """Return the tool that finds words in results and folded messages."""
-        return TextTool(
+        return _TextTool(
+            self._trace,
             self._search,
             name=self._config.search_name,
             description=(
@@ -239,14 +243,14 @@ class SessionTools:
                 f"are not shown any more. Read more of a match with "
                 f"{self._config.offload.reader_name}."
             ),
-            parameters=WORDS_PARAMETERS,
-            read_only=True,
+            parameters=_WORDS,
         )
 
     def querier(self) -> Tool:
         """Return the tool that runs one SELECT over the stored records."""
-        return TextTool(
-            self._query,
+        return _TextTool(
+            self._trace,
+            self._results.query,
             name=self._config.query_name,
             description=(
                 "Runs one SELECT (SQLite) over stored records, joins included, and returns the "
@@ -254,17 +258,9 @@ class SessionTools:
                 "texts such as $1,234.50."
             ),
             parameters=_QUERY,
-            read_only=True,
         )
 
-    async def _query(self, sql: str, cursor: str | None = None) -> str:
-        answer = self._results.query(sql, cursor)
-        return await _recorded(self._trace, self._config.query_name, answer)
-
     async def _search(self, words: str) -> str:
-        return await _recorded(self._trace, self._config.search_name, self._search_answer(words))
-
-    async def _search_answer(self, words: str) -> str:
         matches = await in_thread(self._results.search, words, limit=_MAX_MATCHES)
         if not matches:
             return (
@@ -312,9 +308,27 @@ class _RecordedReader(ReadBackTool):
             return await super().run(args)
 
 
-async def _recorded(trace: SessionTrace, tool: str, answer: Awaitable[str]) -> str:
-    """Return the answer of a session's tool, and record its size."""
-    with trace.recorded():
-        text = await answer
-        record("read_back", tool=tool, chars=len(text))
-    return text
+class _TextTool(Tool):
+    """A tool of a session that answers with a text, and whose calls are recorded.
+
+    Args:
+        trace: Records the calls.
+        answer: Returns the text.
+        options: The arguments of `Tool`.
+    """
+
+    __slots__ = ("_trace",)
+
+    def __init__(
+        self, trace: SessionTrace, answer: Callable[..., Awaitable[str]], **options: Any
+    ) -> None:
+        super().__init__(answer, read_only=True, **options)
+        self._trace = trace
+
+    async def run(self, args: Mapping[str, Any]) -> Any:
+        """Return the answer. See `Tool.run`."""
+        flat, _ = flat_arguments(args, self.definition.parameters)
+        with self._trace.recorded():
+            text = await super().run(flat)
+            record("read_back", tool=self.name, chars=len(text))
+        return text
