@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 _Host = Annotated[
-    Literal["claude-code", "codex", "opencode", "qwen-code", "vscode"],
+    Literal[
+        "claude-code",
+        "cline",
+        "codex",
+        "cursor",
+        "gemini-cli",
+        "opencode",
+        "qwen-code",
+        "vscode",
+        "windsurf",
+        "zed",
+    ],
     typer.Argument(metavar="HOST", help="The host.", show_default=False),
 ]
 _Scope = Annotated[

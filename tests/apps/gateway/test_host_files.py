@@ -82,18 +82,6 @@ FILES = {
             "web": ServerConfig(type="sse", url="https://host/sse"),
         },
     ),
-    "opencode 2": (
-        "opencode.json",
-        """{"mcp": {"servers": {
-            "git": {"type": "local", "command": ["git-server"],
-                    "timeout": {"startup": 2000, "request": 9000}},
-            "off": {"type": "local", "command": ["x"], "disabled": true}}}}""",
-        {
-            "git": ServerConfig(
-                type="stdio", command="git-server", start_timeout_s=2, call_timeout_s=9
-            )
-        },
-    ),
     "VS Code": (
         ".vscode/mcp.json",
         """{

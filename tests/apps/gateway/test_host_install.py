@@ -39,6 +39,23 @@ FILES = {
     ),
     "qwen-code": (".qwen/settings.json", JSON.replace("KEYS", "mcpServers")),
     "vscode": (".config/Code/User/mcp.json", JSON.replace("KEYS", "servers")),
+    "gemini-cli": (".gemini/settings.json", JSON.replace("KEYS", "mcpServers")),
+    "cline": (
+        ".cline/data/settings/cline_mcp_settings.json",
+        JSON.replace("KEYS", "mcpServers"),
+    ),
+    "cursor": (".cursor/mcp.json", JSON.replace("KEYS", "mcpServers")),
+    "windsurf": (".codeium/windsurf/mcp_config.json", JSON.replace("KEYS", "mcpServers")),
+    "zed": (".config/zed/settings.json", JSON.replace("KEYS", "context_servers")),
+}
+# What hosts put before the name of a tool of `gateway`. The others put nothing.
+PREFIXES = {
+    "claude-code": "mcp__gateway__",
+    "cline": "gateway__",
+    "gemini-cli": "mcp_gateway_",
+    "opencode": "gateway_",
+    "qwen-code": "mcp__gateway__",
+    "vscode": "mcp_llm-common_",
 }
 
 
@@ -95,6 +112,36 @@ def test_the_gateway_takes_the_servers_over_and_gives_them_back(host: str, home:
     assert GatewayConfig.from_files(path).servers == served
     assert "llm-common" not in path.read_text(encoding="utf-8")
     assert not servers_file.exists()
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_the_printed_entry_passes_the_prefix_of_the_host(host: str, home: Path) -> None:
+    put(home, host)
+    ((_, entry),) = json.loads(run("gateway", "install", host, "--print").stdout).items()
+    words = [*(entry.get("args") or entry["command"])]
+    prefix = None
+    if "--host-prefix" in words:
+        prefix = words[words.index("--host-prefix") + 1]
+    assert prefix == PREFIXES.get(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "timeout"), [("qwen-code", 900_000), ("gemini-cli", 900_000), ("zed", 900)]
+)
+def test_the_limit_for_calls_is_in_the_unit_of_the_host(
+    host: str, timeout: int, home: Path
+) -> None:
+    put(home, host)
+    slow = home / "slow.json"
+    slow.write_text('{"mcpServers": {"slow": {"command": "x", "timeout": 900000}}}')
+    printed = run("gateway", "install", host, "-c", slow, "--print").stdout
+    assert json.loads(printed)["gateway"]["timeout"] == timeout
+
+
+def test_a_host_without_files_in_projects_says_so(home: Path) -> None:
+    put(home, "windsurf")
+    told = run("gateway", "install", "windsurf", "--scope", "project", code=2).stderr
+    assert "windsurf has no file for a project; use --scope user" in told
 
 
 def test_codex_waits_for_the_gateway_and_passes_variables_on(home: Path) -> None:
@@ -227,7 +274,7 @@ def test_an_edit_keeps_every_other_line(
     text = TEXT if trailing else TEXT.replace("}, // of b", "} // of b")
     changes = dict.fromkeys(removed, REMOVED) | added
     # It checks by itself that the content is as wanted.
-    edited = with_entries(text, ["mcpServers"], changes, path=Path("x.json"))
+    edited = with_entries(text, "mcpServers", changes, path=Path("x.json"))
     kept = ["  // top", '  "model": 1.10, /* keep "this" */', "  'single': 'x',"]
     assert edited.splitlines()[1:4] == kept
     assert edited.endswith('"z": [1e5, {"q": null}]\n}\n')
@@ -236,9 +283,9 @@ def test_an_edit_keeps_every_other_line(
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": 1}', "{ /* none */ }", '{"mcp": {}}'])
 def test_missing_objects_are_created(text: str) -> None:
-    edited = with_entries(text, ["mcp", "servers"], {"a": {"x": 1}}, path=Path("x.jsonc"))
+    edited = with_entries(text, "mcp", {"a": {"x": 1}}, path=Path("x.jsonc"))
     assert '"a": {' in edited
-    assert with_entries(edited, ["mcp", "servers"], {"a": {"x": 1}}, path=Path("x.jsonc")) == edited
+    assert with_entries(edited, "mcp", {"a": {"x": 1}}, path=Path("x.jsonc")) == edited
 
 
 @pytest.mark.parametrize(
@@ -251,19 +298,19 @@ def test_missing_objects_are_created(text: str) -> None:
 )
 def test_a_file_that_cannot_be_changed_safely_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="cannot be changed without touching the rest"):
-        with_entries(text, ["mcp"], {"a": REMOVED, "c": 1}, path=Path("x.json"))
+        with_entries(text, "mcp", {"a": REMOVED, "c": 1}, path=Path("x.json"))
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n"])
 def test_a_file_of_windows_keeps_its_mark_and_line_breaks(line_break: str) -> None:
     text = '\ufeff{\n  "mcp": {\n    "a": {}\n  }\n}\n'.replace("\n", line_break)
-    edited = with_entries(text, ["mcp"], {"b": {}}, path=Path("x.json"))
+    edited = with_entries(text, "mcp", {"b": {}}, path=Path("x.json"))
     assert edited.startswith(f'\ufeff{{{line_break}  "mcp": {{{line_break}    "a": {{}},')
-    assert with_entries(edited, ["mcp"], {"b": REMOVED}, path=Path("x.json")) == text
+    assert with_entries(edited, "mcp", {"b": REMOVED}, path=Path("x.json")) == text
 
 
 @pytest.mark.parametrize("end", ["/" * 1_000, " " * 20_000, "// the end"])
 def test_a_long_line_of_slashes_or_spaces_stays_and_takes_no_time(end: str) -> None:
     text = f'//{end}\n{{"mcp": {{"a": {{}}}}}}\n//{end}'
-    edited = with_entries(text, ["mcp"], {"a": REMOVED}, path=Path("x.json"))
+    edited = with_entries(text, "mcp", {"a": REMOVED}, path=Path("x.json"))
     assert edited == f'//{end}\n{{"mcp": {{}}}}\n//{end}'

@@ -9,7 +9,6 @@ import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +26,12 @@ REMOVED: Final = object()
 """The value of an entry that is taken out."""
 
 
-def with_entries(text: str, keys: Sequence[str], entries: Mapping[str, Any], *, path: Path) -> str:
+def with_entries(text: str, key: str, entries: Mapping[str, Any], *, path: Path) -> str:
     """Return the text of a file with some entries of an object set or taken out.
 
     Args:
         text: The text of the file. An empty one counts as an empty object.
-        keys: The path to the object, which is created if it does not exist.
+        key: The field with the object, which is created if it does not exist.
         entries: The new values by name, `REMOVED` for an entry to take out.
         path: The file. Its name decides between JSON and TOML.
 
@@ -40,11 +39,9 @@ def with_entries(text: str, keys: Sequence[str], entries: Mapping[str, Any], *, 
         ConfigError: If the text cannot be parsed, or cannot be changed without a side effect.
     """
     wanted = copy.deepcopy(parsed(text, path))
-    container = wanted
-    for key in keys:
-        container = container.setdefault(key, {})
-        if not isinstance(container, dict):
-            raise _refusal(path)
+    container = wanted.setdefault(key, {})
+    if not isinstance(container, dict):
+        raise _refusal(path)
     changes: dict[str, Any] = {}
     for name, value in entries.items():
         if container.get(name, REMOVED) == value:
@@ -59,7 +56,7 @@ def with_entries(text: str, keys: Sequence[str], entries: Mapping[str, Any], *, 
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     change = _changed_toml if path.suffix == ".toml" else _changed_json
     try:
-        changed = mark + change(text.removeprefix(mark), keys, changes)
+        changed = mark + change(text.removeprefix(mark), key, changes)
         is_wanted = parsed(changed, path) == wanted
     except (ConfigError, IndexError, KeyError, ValueError) as exc:
         # A form that this module does not know, such as a brace in single quotes.
@@ -74,124 +71,101 @@ def _refusal(path: Path) -> ConfigError:
     return ConfigError(reason, variable="config")
 
 
-def _changed_toml(text: str, keys: Sequence[str], entries: Mapping[str, Any]) -> str:
+def _changed_toml(text: str, key: str, entries: Mapping[str, Any]) -> str:
     import tomlkit  # noqa: PLC0415 - only a change of a TOML file needs it
 
     document = tomlkit.parse(text)
-    container: Any = document
-    for key in keys:
-        if key not in container:
-            container[key] = tomlkit.table(is_super_table=True)
-        container = container[key]
+    if key not in document:
+        document[key] = tomlkit.table(is_super_table=True)
+    container: Any = document[key]
     for name, value in entries.items():
-        if value is not REMOVED:
-            table = tomlkit.item(value)
-            table.add(tomlkit.nl())  # an empty line before the next table
-            container[name] = table
-        elif name in container:
+        if value is REMOVED:
             del container[name]
+            continue
+        table = tomlkit.item(value)
+        table.add(tomlkit.nl())  # an empty line before the next table
+        container[name] = table
     return tomlkit.dumps(document)
 
 
-def _changed_json(text: str, keys: Sequence[str], entries: Mapping[str, Any]) -> str:
+def _changed_json(text: str, key: str, entries: Mapping[str, Any]) -> str:
     match = _INDENT.search(text)
     unit = match[1] if match else "  "
     if not text.strip():
         text = "{}\n"
-    for depth in range(1, len(keys) + 1):
-        parent = _Object.at(text, keys[: depth - 1])
-        if keys[depth - 1] not in parent.members:
-            text = parent.with_member(keys[depth - 1], {}, (unit, depth))
-    for name, value in entries.items():
-        container = _Object.at(text, keys)
-        if value is not REMOVED:
-            text = container.with_member(name, value, (unit, len(keys) + 1))
-        elif name in container.members:
-            text = container.without(name)
-    return text
+    if key not in _members([*_TOKEN.finditer(text)], 0)[0]:
+        text = _with_members(text, 0, {key: {}}, (unit, 1))
+    members, _ = _members([*_TOKEN.finditer(text)], 0)
+    return _with_members(text, members[key][0] + 2, entries, (unit, 2))
 
 
-@dataclass(frozen=True, slots=True)
-class _Object:
-    """An object in a text of JSON.
+def _members(tokens: Sequence[re.Match[str]], start: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Return the index of each member's name and of the token after its value, and of the end.
 
-    Attributes:
-        text: The whole text.
-        tokens: The tokens of the text.
+    Args:
+        tokens: The tokens of a text.
         start: The index of the brace that begins the object.
-        end: The index of the brace that ends it.
-        members: The index of the first token of each member, and of the token after it.
     """
+    members: dict[str, tuple[int, int]] = {}
+    position = start + 1
+    while tokens[position][1] != "}":
+        first, name = position, tokens[position][1]
+        position, depth = first + 2, 0  # behind the name and the colon
+        while True:
+            depth += (tokens[position][1] in "{[") - (tokens[position][1] in "}]")
+            position += 1
+            if depth == 0:
+                break
+        key = json.loads(name) if name.startswith('"') else name.strip("'")
+        members[key] = first, position
+        if tokens[position][1] == ",":
+            position += 1
+    return members, position
 
-    text: str
-    tokens: Sequence[re.Match[str]]
-    start: int
-    end: int
-    members: dict[str, tuple[int, int]]
 
-    @classmethod
-    def at(cls, text: str, keys: Sequence[str]) -> "_Object":
-        """Return the object to which a path of keys leads."""
-        tokens = [*_TOKEN.finditer(text)]
-        place = cls._read(text, tokens, 0)
-        for key in keys:
-            # After the name and the colon.
-            place = cls._read(text, tokens, place.members[key][0] + 2)
-        return place
+def _with_members(
+    text: str, start: int, changes: Mapping[str, Any], indent: tuple[str, int]
+) -> str:
+    """Return a text with some members of an object set or taken out, and all its comments.
 
-    @classmethod
-    def _read(cls, text: str, tokens: Sequence[re.Match[str]], start: int) -> "_Object":
-        members: dict[str, tuple[int, int]] = {}
-        position = start + 1
-        while tokens[position][1] != "}":
-            first, name = position, tokens[position][1]
-            position, depth = first + 2, 0
-            while True:
-                depth += (tokens[position][1] in "{[") - (tokens[position][1] in "}]")
-                position += 1
-                if depth == 0:
-                    break
-            key = json.loads(name) if name.startswith('"') else name.strip("'")
-            members[key] = first, position
-            if tokens[position][1] == ",":
-                position += 1
-        return cls(text, tokens, start, position, members)
-
-    def with_member(self, name: str, value: object, indent: tuple[str, int]) -> str:
-        """Return the text with a member set.
-
-        Args:
-            name: The name of the member.
-            value: Its value.
-            indent: The unit of the file's indentation, and how many of them the member gets.
-        """
-        unit, depth = indent
-        literal = json.dumps(value, indent=unit, ensure_ascii=False)
-        literal = literal.replace("\n", f"\n{unit * depth}")
-        if name in self.members:
-            first, after = self.members[name]
-            start, end = self.tokens[first + 2].start(1), self.tokens[after - 1].end()
-            return f"{self.text[:start]}{literal}{self.text[end:]}"
-        member = f"\n{unit * depth}{json.dumps(name, ensure_ascii=False)}: {literal}"
-        if not self.members:
-            # Keeps a comment in an empty object.
-            start, end = self.tokens[self.start].end(), self.tokens[self.end].start(1)
-            kept = self.text[start:end].rstrip()
-            closing = f"\n{unit * (depth - 1)}{self.text[end:]}"
-            return f"{self.text[:start]}{kept}{member}{closing}"
-        last = self.tokens[self.end - 1]
-        if last[1] == ",":
-            return f"{self.text[: last.end()]}{member},{self.text[last.end() :]}"
-        return f"{self.text[: last.end()]},{member}{self.text[last.end() :]}"
-
-    def without(self, name: str) -> str:
-        """Return the text without a member, its comma, and the white space before it."""
-        first, after = self.members[name]
-        start = self.tokens[first].start(1)
-        if self.tokens[after][1] == ",":
-            return self.text[:start].rstrip() + self.text[self.tokens[after].end() :]
-        before, end = self.tokens[first - 1], self.tokens[after - 1].end()
-        head = self.text[: before.end()]
-        if before[1] == ",":  # of the member before, which is now the last one
-            head = self.text[: before.start(1)]
-        return head + self.text[before.end() : start].rstrip() + self.text[end:]
+    Args:
+        text: The text.
+        start: The index of the token that begins the object.
+        changes: The new values by name, `REMOVED` for a member to take out.
+        indent: The unit of the file's indentation, and how many of them a member gets.
+    """
+    unit, depth = indent
+    line_break = f"\n{unit * depth}"
+    literals: dict[str, str] = {}
+    for name, value in changes.items():
+        if value is not REMOVED:
+            literal = json.dumps(value, indent=unit, ensure_ascii=False)
+            literals[name] = literal.replace("\n", line_break)
+    tokens = [*_TOKEN.finditer(text)]
+    members, end = _members(tokens, start)
+    pieces: list[str] = []
+    # What stands between two members is kept, also beside one that is taken out.
+    between, position = "", tokens[start].end()
+    for name, (first, after) in members.items():
+        begin, value_begin = tokens[first].start(1), tokens[first + 2].start(1)
+        between += text[position:begin]
+        position = tokens[after - 1].end()
+        if changes.get(name) is REMOVED:
+            between = between.rstrip()
+        else:
+            value = literals.pop(name, text[value_begin:position])
+            pieces.append(f"{between}{text[begin:value_begin]}{value}")
+            between = ""
+        if tokens[after][1] == ",":
+            between += text[position : tokens[after].start(1)]
+            position = tokens[after].end()
+    for name, literal in literals.items():
+        pieces.append(f"{line_break}{json.dumps(name, ensure_ascii=False)}: {literal}")
+    between += text[position : tokens[end].start(1)]
+    if not members:
+        between = f"{between.rstrip()}\n{unit * (depth - 1)}"
+    trailing = ""
+    if pieces and tokens[end - 1][1] == ",":
+        trailing = ","
+    body = ",".join(pieces)
+    return f"{text[: tokens[start].end()]}{body}{trailing}{between}{text[tokens[end].start(1) :]}"

@@ -167,7 +167,7 @@ def located(document: Mapping[str, Any], path: Path) -> HostEntries:
     host = host_of(document, path)
     entries = document[host.key] if host else None
     if host is not None and host.key == "mcp":
-        # VS Code's settings and opencode 2 have one more level than opencode 1.
+        # VS Code's settings have one more level than opencode.
         entries = mcp.get("servers", mcp)
     if host is None or not isinstance(entries, dict):
         names = [one_line(name, max_chars=_MAX_KEY_CHARS) for name in list(document)[:_MAX_KEYS]]
@@ -251,10 +251,7 @@ def _set_timeouts(fields: dict[str, Any], host: Host) -> None:
         if alias in fields:
             fields[name] = _seconds(fields.pop(alias), unit_s)
     timeout = fields.pop("timeout", None)
-    if isinstance(timeout, dict):  # opencode 2
-        fields["start_timeout_s"] = _seconds(timeout.get("startup"), 0.001)
-        fields["call_timeout_s"] = _seconds(timeout.get("request"), 0.001)
-    elif timeout is not None:
+    if timeout is not None:
         fields["call_timeout_s"] = _seconds(timeout, host.timeout_unit_s)
         if host.limits_start:
             fields["start_timeout_s"] = fields["call_timeout_s"]

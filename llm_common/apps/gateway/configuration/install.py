@@ -27,7 +27,7 @@ from llm_common.apps.gateway.configuration.host_files import (
     parsed,
     text_in,
 )
-from llm_common.apps.gateway.configuration.known_hosts import CALL_S, START_S, Host, Scope
+from llm_common.apps.gateway.configuration.known_hosts import CALL_S, Host, Scope
 from llm_common.errors import ConfigError
 from llm_common.text import one_line
 
@@ -123,8 +123,7 @@ def plan_install(
     """
     path, servers_path = host.file(scope), host.servers_file(scope)
     text, servers_text = _text(path), _text(servers_path)
-    keys = _keys(host, text, path)
-    entries = _entries(text or "", keys, path)
+    entries = _entries(text or "", host.key, path)
     entry_name = host.entry_name(scope)
     old = entries.get(entry_name)
     kept: dict[str, str] = {}
@@ -143,7 +142,7 @@ def plan_install(
     changes: list[FileChange] = []
     if servers:
         moved = {name: entries[name] for name in servers}
-        after = with_entries(servers_text or "", keys, moved, path=servers_path)
+        after = with_entries(servers_text or "", host.key, moved, path=servers_path)
         changes.append(FileChange(servers_path, servers_text, after))
         servers_text = after
     files = [str(file.resolve()) for file in config] or [_as_argument(host, scope, servers_path)]
@@ -154,11 +153,11 @@ def plan_install(
         command += ["--config", file]
     if host.prefix:
         command += ["--host-prefix", host.prefix.replace("gateway", entry_name)]
-    entry = _gateway_entry(host, keys, served, [*command, *options])
+    entry = _gateway_entry(host, served, [*command, *options])
     if isinstance(old, dict) and _is_ours(old):
         entry = _merged(old, entry, files, options)
     new: dict[str, Any] = {**dict.fromkeys(servers, REMOVED), entry_name: entry}
-    after = with_entries(text or "", keys, new, path=path)
+    after = with_entries(text or "", host.key, new, path=path)
     if after != text:
         changes.append(FileChange(path, text, after))
     remote = [name for name, server in servers.items() if server.may_need_login]
@@ -173,7 +172,7 @@ def plan_install(
 
 
 def _gateway_entry(
-    host: Host, keys: Sequence[str], served: Sequence[HostEntries], command: Sequence[str]
+    host: Host, served: Sequence[HostEntries], command: Sequence[str]
 ) -> dict[str, Any]:
     """Return the gateway's entry, which lets its slowest server answer in time."""
     limits_s = [float(CALL_S)]
@@ -182,10 +181,7 @@ def _gateway_entry(
         for server in host_entries.entries.values():
             limits_s.append(call_timeout_of(server, host_entries.host) or 0.0)
             names |= {name for _, _, name in named_variables(server)}
-    entry = host.entry(command, math.ceil(max(limits_s)))
-    if len(keys) > 1:  # opencode 2
-        entry.pop("enabled")
-        entry["timeout"] = {"startup": START_S * 1_000, "request": entry["timeout"]}
+    entry = host.entry(command, math.ceil(max(limits_s) / host.timeout_unit_s))
     if host.name == "codex" and names:
         # Codex passes only a few variables on, so the gateway needs those of the servers by name.
         entry["env_vars"] = sorted(names)
@@ -200,13 +196,12 @@ def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
     """
     path, servers_path = host.file(scope), host.servers_file(scope)
     text, servers_text = _text(path), _text(servers_path)
-    keys = _keys(host, text, path)
-    entries = _entries(text or "", keys, path)
+    entries = _entries(text or "", host.key, path)
     entry_name = host.entry_name(scope)
     if text is None or not _is_ours(entries.get(entry_name)):
         reason = f"{path} has no entry of the gateway; try the other --scope"
         raise ConfigError(reason, variable="config")
-    moved = _entries(servers_text or "", keys, servers_path)
+    moved = _entries(servers_text or "", host.key, servers_path)
     back: dict[str, Any] = {}
     kept: dict[str, str] = {}
     for name, entry in moved.items():
@@ -215,25 +210,15 @@ def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
             kept[name] = "the host has another server of this name"
         else:
             back[name] = entry
-    after = with_entries(text, keys, {entry_name: REMOVED, **back}, path=path)
+    after = with_entries(text, host.key, {entry_name: REMOVED, **back}, path=path)
     changes = [FileChange(path, text, after)]
     if servers_text is not None:
         changes.append(FileChange(servers_path, servers_text, None))
     return HostPlan(tuple(changes), moved=tuple(back), kept=kept, servers_file=servers_path)
 
 
-def _keys(host: Host, text: str | None, path: Path) -> tuple[str, ...]:
-    """Return the path to the servers: opencode 2 has one more level than opencode 1."""
-    mcp = parsed(text or "", path).get("mcp")
-    if host.name == "opencode" and isinstance(mcp, dict) and "servers" in mcp:
-        return host.key, "servers"
-    return (host.key,)
-
-
-def _entries(text: str, keys: Sequence[str], path: Path) -> dict[str, Any]:
-    entries: Any = parsed(text, path)
-    for key in keys:
-        entries = entries.get(key, {}) if isinstance(entries, dict) else {}
+def _entries(text: str, key: str, path: Path) -> dict[str, Any]:
+    entries = parsed(text, path).get(key)
     return entries if isinstance(entries, dict) else {}
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from llm_common.errors import ConfigError
 from llm_common.runtime import default_config_dir, read_named
 
 Scope = Literal["user", "project"]
@@ -27,36 +28,43 @@ def _home(variable: str = "", default: str = "") -> Path:
     return Path(read_named(variable) or Path.home() / default)
 
 
-def _vscode_home() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Application Support"
+def _config_home() -> Path:
     if sys.platform == "win32":
         return _home("APPDATA", "AppData/Roaming")
     return _home("XDG_CONFIG_HOME", ".config")
+
+
+def _vscode_home() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Application Support"
+    return _config_home()
 
 
 def _stdio_entry(command: Sequence[str], _: int) -> dict[str, Any]:
     return {"type": "stdio", "command": command[0], "args": list(command[1:])}
 
 
-def _codex_entry(command: Sequence[str], call_s: int) -> dict[str, Any]:
+def _codex_entry(command: Sequence[str], timeout: int) -> dict[str, Any]:
     return {
         "command": command[0],
         "args": list(command[1:]),
         # Without it, Codex sends its first request before the gateway has answered.
         "required": True,
         "startup_timeout_sec": START_S,
-        "tool_timeout_sec": call_s,
+        "tool_timeout_sec": timeout,
     }
 
 
-def _opencode_entry(command: Sequence[str], call_s: int) -> dict[str, Any]:
-    timeout_ms = call_s * 1_000
-    return {"type": "local", "command": list(command), "enabled": True, "timeout": timeout_ms}
+def _opencode_entry(command: Sequence[str], timeout: int) -> dict[str, Any]:
+    return {"type": "local", "command": list(command), "enabled": True, "timeout": timeout}
 
 
-def _qwen_code_entry(command: Sequence[str], call_s: int) -> dict[str, Any]:
-    return {"command": command[0], "args": list(command[1:]), "timeout": call_s * 1_000}
+def _timed_entry(command: Sequence[str], timeout: int) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:]), "timeout": timeout}
+
+
+def _plain_entry(command: Sequence[str], _: int) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +76,14 @@ class Host:
         key: The field of its files with the servers.
         places: Globs of its files with their folders, if other hosts use the key too.
         variables: The pattern of variables in texts, or None if the host replaces none.
-        timeout_unit_s: Seconds that a `timeout` of 1 means.
+        timeout_unit_s: Seconds that 1 means in the host's limit for a call.
         url_type: The transport that an address without a type has. None for HTTP.
         limits_start: Whether `timeout` limits the start of a server too.
         home: Returns the folder of the user's files.
         user_files: The user's files there. The first that exists counts, else the last.
         project_files: The files of a project in its folder, likewise.
         prefix: What the host puts before the tool names of an entry called `gateway`.
-        entry: Returns the entry for a command line and the seconds of a call.
+        entry: Returns the entry for a command line and the limit for a call.
         fixed_name: The name of the gateway's entry, if it is the same in each scope.
     """
 
@@ -101,10 +109,17 @@ class Host:
         return self.fixed_name or ("gateway" if scope == "user" else "project-gateway")
 
     def file(self, scope: Scope) -> Path:
-        """Return the host's file, which may not exist."""
+        """Return the host's file, which may not exist.
+
+        Raises:
+            ConfigError: If the host has no file in the scope.
+        """
         candidates = [Path.cwd() / file for file in self.project_files]
         if scope == "user":
             candidates = [self.home() / file for file in self.user_files]
+        if not candidates:
+            reason = f"{self.name} has no file for a project; use --scope user"
+            raise ConfigError(reason, variable="scope", value=scope)
         chosen = next((path for path in candidates if path.exists()), candidates[-1])
         # A link, such as one into a folder of dotfiles, stays a link.
         return chosen.resolve()
@@ -120,7 +135,17 @@ class Host:
 
 # Of the hosts that share a key, the first one counts whose `places` match.
 _TABLE: Final = (
-    Host("gemini-cli", "mcpServers", (".gemini/*",), variables=_DOLLAR, url_type="sse"),
+    Host(
+        "gemini-cli",
+        "mcpServers",
+        (".gemini/*", "gemini-cli.json"),
+        variables=_DOLLAR,
+        url_type="sse",
+        user_files=(".gemini/settings.json",),
+        project_files=(".gemini/settings.json",),
+        prefix="mcp_gateway_",
+        entry=_timed_entry,
+    ),
     Host(
         "qwen-code",
         "mcpServers",
@@ -130,13 +155,16 @@ _TABLE: Final = (
         user_files=(".qwen/settings.json",),
         project_files=(".qwen/settings.json",),
         prefix="mcp__gateway__",
-        entry=_qwen_code_entry,
+        entry=_timed_entry,
     ),
     Host(
         "cline",
         "mcpServers",
-        ("cline_mcp_settings.json", "mcp_settings.json", ".roo/*"),
+        ("cline_mcp_settings.json", "mcp_settings.json", ".roo/*", "cline.json"),
         timeout_unit_s=1.0,
+        user_files=(".cline/data/settings/cline_mcp_settings.json",),
+        prefix="gateway__",
+        entry=_timed_entry,
     ),
     # Claude Desktop, Cursor and Windsurf write the same.
     Host(
@@ -147,16 +175,39 @@ _TABLE: Final = (
         project_files=(".mcp.json",),
         prefix="mcp__gateway__",
     ),
+    # Cursor calls a tool through another one, by its own name.
+    Host(
+        "cursor",
+        "mcpServers",
+        user_files=(".cursor/mcp.json",),
+        project_files=(".cursor/mcp.json",),
+    ),
+    Host(
+        "windsurf",
+        "mcpServers",
+        user_files=(".codeium/windsurf/mcp_config.json",),
+        entry=_plain_entry,
+    ),
     Host(
         "codex",
         "mcp_servers",
         variables=None,
+        timeout_unit_s=1.0,
         home=partial(_home, "CODEX_HOME", ".codex"),
         user_files=("config.toml",),
         project_files=(".codex/config.toml",),
         entry=_codex_entry,
     ),
-    Host("zed", "context_servers", timeout_unit_s=1.0),
+    # Zed adds a name only to tools that are called as another one is.
+    Host(
+        "zed",
+        "context_servers",
+        timeout_unit_s=1.0,
+        home=_config_home,
+        user_files=("zed/settings.json",),
+        project_files=(".zed/settings.json",),
+        entry=_timed_entry,
+    ),
     Host(
         "opencode",
         "mcp",
