@@ -139,7 +139,7 @@ define INSTALL_WITH_NPM
 endef
 
 .hosts/.installed: tests/hosts/package.json
-	@echo "Installing the coding agents into .hosts (once, 1.3 GB, about two minutes) ..."
+	@echo "Installing the coding agents into .hosts (once, 2.1 GB, about three minutes) ..."
 	$(INSTALL_WITH_NPM)
 
 test-conformance: .venv/.installed .conformance/.installed ## run the official MCP conformance suites, bare and with the gateway, and write the table of docs/gateway/tools.md

@@ -1,4 +1,4 @@
-"""Serve a scripted model on loopback, as the endpoints of OpenAI and Anthropic do."""
+"""Serve a scripted model on loopback, as the endpoints of OpenAI, Anthropic and Google do."""
 
 import json
 import threading
@@ -40,7 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         request = read_request(wire_format, json.loads(content))
         document, events = write_answer(request, self.model.answer(request))
-        if not request.body.get("stream"):
+        # Gemini says so in the path.
+        if not request.body.get("stream") and ":stream" not in self.path:
             self._send_json(document)
             return
         stream = ""

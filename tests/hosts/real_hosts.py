@@ -27,11 +27,13 @@ class RealHost:
         name: Its name for `llm-common gateway install`.
         package: Its npm package.
         defers_tools: Whether it names tools without their schemas and has a search for these.
+        shows_pictures: Whether its model gets pictures of tools as such, and not as base64 text.
     """
 
     name: str
     package: str
     defers_tools = False
+    shows_pictures = True
 
     @property
     def version(self) -> str:
@@ -43,7 +45,7 @@ class RealHost:
         """Write the user's file of the host, as a user would for these servers."""
         raise NotImplementedError
 
-    def command(self, prompt: str, *, resume: bool) -> Sequence[str]:
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
         """Return the command line that answers a prompt and ends."""
         raise NotImplementedError
 
@@ -77,7 +79,7 @@ class RealHost:
             "NO_PROXY": "127.0.0.1,localhost",
             **self.variables(model_url),
         }
-        program, *arguments = self.command(prompt, resume=resume)
+        program, *arguments = self.command(prompt, home, resume=resume)
         process = subprocess.Popen(
             [str(BINARIES / program), *arguments],
             cwd=workspace,
@@ -128,7 +130,7 @@ class Codex(RealHost):
             ]
         _write(home / ".codex" / "config.toml", "\n".join(lines))
 
-    def command(self, prompt: str, *, resume: bool) -> Sequence[str]:
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
         way = ["exec", "resume", "--last"] if resume else ["exec"]
         return ["codex", *way, "--skip-git-repo-check", prompt]
 
@@ -147,7 +149,7 @@ class ClaudeCode(RealHost):
         entries = {name: {"type": "stdio", **server} for name, server in servers.items()}
         _write(home / ".claude.json", json.dumps({"mcpServers": entries}))
 
-    def command(self, prompt: str, *, resume: bool) -> Sequence[str]:
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
         way = ["--continue"] if resume else []
         allowed = "mcp__gateway,mcp__git,mcp__sqlite,mcp__filesystem,mcp__everything"
         return ["claude", *way, "-p", prompt, "--allowedTools", allowed]
@@ -198,7 +200,7 @@ class OpenCode(RealHost):
         }
         _write(home / ".config" / "opencode" / "opencode.json", json.dumps(settings))
 
-    def command(self, prompt: str, *, resume: bool) -> Sequence[str]:
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
         way = ["--continue"] if resume else []
         return ["opencode", "run", "--auto", *way, prompt]
 
@@ -224,7 +226,7 @@ class QwenCode(RealHost):
         }
         _write(home / ".qwen" / "settings.json", json.dumps(settings))
 
-    def command(self, prompt: str, *, resume: bool) -> Sequence[str]:
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
         way = ["--continue"] if resume else []
         return ["qwen", "--auth-type", "openai", "--yolo", *way, "-p", prompt]
 
@@ -236,9 +238,70 @@ class QwenCode(RealHost):
         }
 
 
+class GeminiCLI(RealHost):
+    """It speaks Gemini's own format."""
+
+    name = "gemini-cli"
+    package = "@google/gemini-cli"
+
+    def configure(self, home: Path, servers: Servers, model_url: str) -> None:
+        settings = {
+            "mcpServers": servers,
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+        }
+        _write(home / ".gemini" / "settings.json", json.dumps(settings))
+
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
+        way = ["--resume", "latest"] if resume else []
+        # Without a named model, it first asks another one which model should answer.
+        return ["gemini", "--skip-trust", "--yolo", "-m", "gemini-2.5-pro", *way, "-p", prompt]
+
+    def variables(self, model_url: str) -> Mapping[str, str]:
+        return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model_url}
+
+
+class Cline(RealHost):
+    """It goes on with a conversation by its id."""
+
+    name = "cline"
+    package = "cline"
+    shows_pictures = False
+
+    def configure(self, home: Path, servers: Servers, model_url: str) -> None:
+        provider = {
+            "provider": "openai-compatible",
+            "apiKey": "none",
+            "model": "scripted",
+            "baseUrl": f"{model_url}/v1",
+        }
+        providers = {
+            "version": 1,
+            "lastUsedProvider": "openai-compatible",
+            "providers": {
+                "openai-compatible": {"settings": provider, "updatedAt": "2026-01-01T00:00:00Z"}
+            },
+        }
+        settings = home / ".cline" / "data" / "settings"
+        _write(settings / "providers.json", json.dumps(providers))
+        _write(settings / "cline_mcp_settings.json", json.dumps({"mcpServers": servers}))
+
+    def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
+        way: list[str] = []
+        if resume:
+            (session,) = (home / ".cline" / "data" / "sessions").iterdir()
+            way = ["--id", session.name]
+        return ["cline", *way, prompt]
+
+    def variables(self, model_url: str) -> Mapping[str, str]:
+        # By default a daemon that outlives the command runs the conversation.
+        return {"CLINE_SESSION_BACKEND_MODE": "local", "CLINE_NO_AUTO_UPDATE": "1"}
+
+
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
 
 
-REAL_HOSTS = (Codex(), ClaudeCode(), OpenCode(), QwenCode())
+REAL_HOSTS = (Codex(), ClaudeCode(), OpenCode(), QwenCode(), GeminiCLI(), Cline())

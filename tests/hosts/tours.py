@@ -40,6 +40,7 @@ PART_COMMIT = 281
 
 _COUNTER = DefaultCounter()
 _LOG_HEAD = re.compile(r"### git_log \((\w+)\)")
+_LOG_TABLE = re.compile(r"\bFROM (git_log_\w+)")
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,13 @@ class Tour:
     Attributes:
         first_requests: The first request of each prompt, in order.
         results: The result of each step, by its label, as the last request shows it.
-        images: The images in the last request.
+        images: The images in the last request of each prompt.
         output: What the host printed.
     """
 
     first_requests: tuple[ModelRequest, ...]
     results: Mapping[str, ToolResult]
-    images: int
+    images: tuple[int, ...]
     output: str
 
     def text(self, label: str) -> str:
@@ -72,13 +73,15 @@ def run_tour(host: RealHost, way: str, folder: Path) -> Tour:
     servers = {} if way == "none" else servers_of(workspace)
     scripts = {FIRST_PROMPT: steps_of(workspace, way)}
     if way == RESUMED_WAY:
-        scripts[SECOND_PROMPT] = {"resumed": read_part}
+        # The query first, because reading the result might make its table known.
+        scripts[SECOND_PROMPT] = {"queried again": count_commits, "resumed": read_part}
         if host.defers_tools:
             scripts[SECOND_PROMPT]["loaded"] = load_silent_tool
     model = ScriptedModel({prompt: [*steps.values()] for prompt, steps in scripts.items()})
 
     results: dict[str, ToolResult] = {}
     first_requests: list[ModelRequest] = []
+    images: list[int] = []
     output = ""
     with served(model) as url:
         host.configure(home, servers, url)
@@ -98,7 +101,8 @@ def run_tour(host: RealHost, way: str, folder: Path) -> Tour:
             first_requests.append(with_tools[0])
             asleep_file(workspace).touch()
             results |= zip(steps, model.results_of(prompt), strict=False)
-    return Tour(tuple(first_requests), results, model.requests[-1].images, output)
+            images.append(model.requests[-1].images)
+    return Tour(tuple(first_requests), results, tuple(images), output)
 
 
 def steps_of(workspace: Path, way: str) -> dict[str, Step]:
@@ -108,6 +112,7 @@ def steps_of(workspace: Path, way: str) -> dict[str, Step]:
     steps = {"log": call("git_log", repo_path=str(workspace), max_count=COMMITS)}
     if way != "direct":
         steps["part"] = read_part
+        steps["queried"] = count_commits
     inside, outside = workspace / "inside.txt", workspace.parent / "outside" / "outside.txt"
     steps["inside"] = call("read_text_file", path=str(inside))
     steps["outside"] = call("read_text_file", path=str(outside))
@@ -120,6 +125,12 @@ def read_part(request: ModelRequest) -> tuple[str, Arguments]:
     return READER, {"id": pointer_id(request), "lines": list(PART_LINES)}
 
 
+def count_commits(request: ModelRequest) -> tuple[str, Arguments]:
+    """Ask the table of the stored log with SQL."""
+    table = _first_match(_LOG_TABLE, request)
+    return READER, {"sql": f"SELECT 'commits: ' || count(*) FROM {table}"}
+
+
 def load_silent_tool(request: ModelRequest) -> tuple[str, Arguments]:
     """Load a tool whose server is silent since the restart, with the host's search."""
     search = find_tool(request.tools, *HOST_SEARCHES)
@@ -129,9 +140,13 @@ def load_silent_tool(request: ModelRequest) -> tuple[str, Arguments]:
 
 def pointer_id(request: ModelRequest) -> str:
     """Return the id in the preview of the log."""
+    return _first_match(_LOG_HEAD, request)
+
+
+def _first_match(pattern: re.Pattern[str], request: ModelRequest) -> str:
     for turn in request.turns:
         if isinstance(turn, ToolResult):
-            match = _LOG_HEAD.search(turn.text)
+            match = pattern.search(turn.text)
             if match:
                 return match[1]
     return "none"

@@ -1,6 +1,7 @@
-"""Read a host's request to a model, and write the answer, in the three formats that hosts speak.
+"""Read a host's request to a model, and write the answer, in the four formats that hosts speak.
 
-`chat` is OpenAI's chat completions, `responses` OpenAI's responses, and `messages` Anthropic's.
+`chat` is OpenAI's chat completions, `responses` OpenAI's responses, `messages` Anthropic's, and
+`contents` Gemini's.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 Json = dict[str, Any]
 Event = tuple[str, Json]
-"""The name of a server-sent event, empty in chat completions, and what it carries."""
+"""The name of a server-sent event, empty where the format has none, and what it carries."""
 
 _USAGE = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
@@ -78,6 +79,8 @@ def wire_format_of(path: str) -> str | None:
         ("/chat/completions", "chat"),
         ("/responses", "responses"),
         ("/messages", "messages"),
+        (":generateContent", "contents"),
+        (":streamGenerateContent", "contents"),
     ):
         if path.partition("?")[0].endswith(ending):
             return name
@@ -86,7 +89,7 @@ def wire_format_of(path: str) -> str | None:
 
 def read_request(wire_format: str, body: Json) -> ModelRequest:
     """Return a request in the words that all formats share."""
-    entries = body["input"] if wire_format == "responses" else body["messages"]
+    entries = body[_ENTRIES[wire_format]]
     turns: list[UserText | ToolResult] = []
     for entry in entries:
         turns.extend(_TURNS[wire_format](entry))
@@ -113,6 +116,10 @@ def _tools(body: Json) -> Iterator[ListedTool]:
         if definition.get("type") == "namespace":
             for member in definition["tools"]:
                 yield ListedTool(member["name"], definition["name"], member)
+            continue
+        if "functionDeclarations" in definition:
+            for member in definition["functionDeclarations"]:
+                yield ListedTool(member["name"], None, member)
             continue
         function = definition.get("function", definition)
         yield ListedTool(function.get("name") or definition["type"], None, definition)
@@ -141,7 +148,7 @@ def _texts(value: object) -> Iterator[str]:
 def _count_images(value: object) -> int:
     """Return the number of images anywhere in a request."""
     if isinstance(value, Mapping):
-        own = value.get("type") in {"image", "image_url", "input_image"}
+        own = value.get("type") in {"image", "image_url", "input_image"} or "inlineData" in value
         return own + sum(_count_images(member) for member in value.values())
     if isinstance(value, list):
         return sum(_count_images(member) for member in value)
@@ -174,6 +181,17 @@ def _turns_of_messages(entry: Json) -> Iterator[UserText | ToolResult]:
             yield ToolResult(block["tool_use_id"], _text(block.get("content")))
         elif block["type"] == "text":
             yield UserText(block["text"])
+
+
+def _turns_of_contents(entry: Json) -> Iterator[UserText | ToolResult]:
+    if entry.get("role") != "user":
+        return
+    for part in entry["parts"]:
+        if "functionResponse" in part:
+            response = part["functionResponse"]
+            yield ToolResult(response["id"], "\n".join(_texts(response["response"])))
+        elif "text" in part:
+            yield UserText(part["text"])
 
 
 def _answer_in_chat(model: str, answer: Say | ToolCall) -> tuple[Json, list[Event]]:
@@ -252,17 +270,42 @@ def _answer_in_messages(model: str, answer: Say | ToolCall) -> tuple[Json, list[
     ]
 
 
+def _answer_in_contents(model: str, answer: Say | ToolCall) -> tuple[Json, list[Event]]:
+    if isinstance(answer, Say):
+        part: Json = {"text": answer.text}
+    else:
+        call = {"id": answer.call_id, "name": answer.tool.name, "args": answer.arguments}
+        part = {"functionCall": call}
+    content = {"role": "model", "parts": [part]}
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110}
+    document = {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": usage,
+        "modelVersion": model,
+        "responseId": uuid.uuid4().hex,
+    }
+    return document, [("", document)]
+
+
 def _event(name: str, **fields: Any) -> Event:
     return name, {"type": name, **fields}
 
 
+_ENTRIES = {
+    "chat": "messages",
+    "responses": "input",
+    "messages": "messages",
+    "contents": "contents",
+}
 _TURNS = {
     "chat": _turns_of_chat,
     "responses": _turns_of_responses,
     "messages": _turns_of_messages,
+    "contents": _turns_of_contents,
 }
 _ANSWERS = {
     "chat": _answer_in_chat,
     "responses": _answer_in_responses,
     "messages": _answer_in_messages,
+    "contents": _answer_in_contents,
 }

@@ -36,7 +36,6 @@ from llm_common.apps.gateway.servers.long_lists import CAPABILITIES
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
-    responses_for_server,
 )
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.requests import read_resource, unwatch, watch
@@ -299,7 +298,7 @@ class HostSession:
                 name=tool.name,
                 arguments=arguments,
                 # With the newest protocol, the host answers a server's question with a second call.
-                input_responses=responses_for_server(params),
+                input_responses=params.input_responses,
                 request_state=params.request_state,
                 meta=_meta_to_forward(host),
             )

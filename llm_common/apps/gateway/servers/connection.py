@@ -173,7 +173,7 @@ class ServerConnection:
         client, wire = await self.client(), self.wire
         with self.questions.during(host):
             if host is not None:
-                await self.questions.await_roots(self.announce_roots)
+                await self.questions.await_roots(host, self.announce_roots)
             try:
                 answer = await work(client.session)
             except MCPError as exc:
@@ -261,10 +261,6 @@ class ServerConnection:
         )
         # A server of the newest protocol asks by itself, in its answer.
         asks_by_itself = (await self.client()).protocol_version in MODERN_PROTOCOL_VERSIONS
-        if not asks_by_itself:
-            question = self.questions.roots_first(params, host)
-            if question is not None:
-                return question
         if asks_by_itself or host is None or self._channel.accepts_questions():
             result = await work()
         else:  # a host of the newest protocol cannot be asked directly

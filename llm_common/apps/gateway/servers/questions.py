@@ -24,7 +24,6 @@ ResultT = TypeVar("ResultT")
 QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
 
 _LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
-_ROOTS_KEY: Final = "llm-common/roots"
 _QUESTION_KEY: Final = "llm-common/question"
 _ANSWER_WAIT_S: Final = 600.0  # of a server, for the user of a host that may never answer
 _SERVER_KEY: Final = "llm-common/server"
@@ -105,13 +104,6 @@ class HostChannel:
         await self._has_roots.wait()
         assert self.roots is not None
         return self.roots
-
-
-def responses_for_server(params: types.InputResponseRequestParams) -> types.InputResponses | None:
-    """Return a host's answers without the one that was meant for the gateway."""
-    responses = dict(params.input_responses or {})
-    responses.pop(_ROOTS_KEY, None)
-    return responses or None
 
 
 def with_server_name(question: QuestionT, server: str) -> QuestionT:
@@ -238,31 +230,6 @@ class ServerQuestions:
         if self._asks_roots_at_start:
             self._roots_answered.clear()
 
-    def roots_first(
-        self, params: types.InputResponseRequestParams, host: HostContext | None
-    ) -> types.InputRequiredResult | None:
-        """Return the question for the host's roots that has to precede a call, or None.
-
-        A host of the newest protocol answers it by sending the call again, with its roots. It is
-        asked before each call to a server that uses roots, because it announces no changes.
-        """
-        if host is None or self._channel.accepts_questions() or params.request_state in self._open:
-            return None
-        able = host.session.client_capabilities
-        if able is None or able.roots is None:
-            return None
-        answer = (params.input_responses or {}).get(_ROOTS_KEY)
-        if isinstance(answer, types.ListRootsResult):
-            self._channel.learn_roots(answer)
-            return None
-        # Once without a question of the server too, because it may ask during this call.
-        if self._channel.roots is not None and not self._asks_roots:
-            return None
-        return types.InputRequiredResult(
-            input_requests={_ROOTS_KEY: types.ListRootsRequest()},
-            request_state=params.request_state,
-        )
-
     async def in_rounds(
         self,
         params: types.InputResponseRequestParams,
@@ -301,12 +268,21 @@ class ServerQuestions:
         if not task.cancelled():
             task.exception()  # marks it as retrieved, because the host may never ask for it
 
-    async def await_roots(self, announce: Callable[[], Awaitable[None]]) -> None:
+    async def await_roots(self, host: HostContext, announce: Callable[[], Awaitable[None]]) -> None:
         """Wait until the server has the host's current roots, before a call to it.
 
         Args:
+            host: The host of the call.
             announce: Tells the server that the roots have changed.
         """
+        open_call = self._open_by_host.get(id(host))
+        able = host.session.client_capabilities
+        # A host of the newest protocol announces no changes, so it is asked before each call to a
+        # server that uses roots, and once before, because a server may ask during this call.
+        if open_call and able and able.roots and (self._asks_roots or not self._channel.roots):
+            answer = await open_call.ask(types.ListRootsRequest())
+            if isinstance(answer, types.ListRootsResult):
+                self._channel.learn_roots(answer)
         if not self._asks_roots_at_start:
             return
         async with self._roots_lock:

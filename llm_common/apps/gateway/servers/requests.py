@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from llm_common.apps.gateway.servers.catalogue import Catalogue, Kind, ServerOffer
 from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.limits import REQUEST_WAIT_S
-from llm_common.apps.gateway.servers.questions import HostContext, responses_for_server
+from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.errors import ToolError
 
 _RESOURCE: Final = TypeAdapter[Any](types.ReadResourceResult | types.InputRequiredResult)
@@ -28,8 +28,7 @@ async def read_resource(
         MCPError: If no server has the resource.
     """
     lister = catalogue.lister("resource", str(params.uri))
-    changes = {"meta": None, "input_responses": responses_for_server(params)}
-    request = types.ReadResourceRequest(params=params.model_copy(update=changes))
+    request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
     error = MCPError(types.INVALID_PARAMS, "no server has this resource")
     # A server that is asked on a guess must not keep the next one from being asked.
     offers = [*catalogue.servers.values()]
@@ -58,7 +57,7 @@ async def get_prompt(
     """
     offer = await _lister(catalogue, "prompt", params.name)
     name = offer.names["prompt"][params.name]
-    changes = {"name": name, "meta": None, "input_responses": responses_for_server(params)}
+    changes = {"name": name, "meta": None}
     request = types.GetPromptRequest(params=params.model_copy(update=changes))
     return await _answer(offer.connection, request, _PROMPT, params, host)
 
