@@ -19,7 +19,7 @@ from llm_common.agents import (
     SessionConfig,
 )
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
-from llm_common.apps.gateway.context_tool import ContextTool
+from llm_common.apps.gateway.own_tools import ContextTool
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter, TokenCounter

@@ -1,6 +1,7 @@
-"""Run a gateway on stdio or over HTTP, record what it did, and check a configuration."""
+"""Run a gateway on stdio or over HTTP, follow its files, and record what it did."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -16,7 +17,6 @@ from typing import Any, Final
 from mcp import stdio_server
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.apps.gateway.config_watch import ConfigWatch
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.host_session import HostSession
@@ -24,10 +24,13 @@ from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
 from llm_common.errors import ConfigError
 from llm_common.runtime import in_thread
 
+_log = logging.getLogger(__name__)
+
 # A thread that computes keeps Python's lock for so long while the event loop waits for it. Python's
 # own 5 ms come again at each piece of a message: sixteen results of 3 MB took twice the time.
 _SWITCH_S: Final = 0.001
 _RECORD_EVERY_S: Final = 2.0
+_WATCH_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20
 _FOLDER: Final = "runs"
 # Tokens are sent in the clear, so only this machine may connect.
@@ -256,6 +259,52 @@ async def _running(config: GatewayConfig) -> AsyncIterator[Gateway]:
         _beside(ConfigWatch(gateway).run()),
     ):
         yield gateway
+
+
+class ConfigWatch:
+    """Compares the configuration files, and the approvals, with what a gateway uses.
+
+    A file that cannot be read changes nothing, and a log line says so.
+
+    Args:
+        gateway: The gateway.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        # Taken before the first wait, so that a change during the start is not missed.
+        self._states = self._read_states()
+
+    async def run(self) -> None:
+        """Follow changes of the files, if there are any, until the task is cancelled."""
+        while self._gateway.config.config_paths:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            await self.check()
+
+    async def check(self) -> None:
+        """Take over what has changed since the last check."""
+        states = await in_thread(self._read_states)
+        if states == self._states:
+            return
+        self._states = states
+        try:
+            config = await in_thread(self._gateway.config.reread)
+        except ConfigError as exc:
+            _log.warning("the changed configuration is not used: %s", exc.message)
+            return
+        await self._gateway.reload(config)
+
+    def _read_states(self) -> list[object]:
+        """Return values that change with the files of the configuration and of the approvals."""
+        states: list[object] = [self._gateway.records.etag()]
+        for path in self._gateway.config.config_paths:
+            try:
+                status = path.stat()
+            except OSError as exc:
+                states.append(exc.errno)
+            else:
+                states.append((status.st_mtime_ns, status.st_size, status.st_ino))
+        return states
 
 
 @asynccontextmanager

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
-from llm_common.apps.gateway.config_watch import ConfigWatch
-from llm_common.apps.gateway.serving import examine, reports
+from llm_common.apps.gateway.serving import ConfigWatch, examine, reports
 from tests.apps.gateway.hosts import Files, host_of_process, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
