@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 HOSTS = ROOT / ".hosts"
 BINARIES = HOSTS / "npm" / "node_modules" / ".bin"
 PACKAGES = Path(__file__).with_name("package.json")
+EDITOR = Path(__file__).with_name("editor.py")
 TIMEOUT_S = 240
 """A host answers a script in about ten seconds on an idle machine."""
 
@@ -263,7 +264,7 @@ class GeminiCLI(RealHost):
 
 
 class Cline(RealHost):
-    """It goes on with a conversation by its id."""
+    """It shows a picture as base64 text, and goes on with a conversation in an editor."""
 
     name = "cline"
     package = "cline"
@@ -285,18 +286,26 @@ class Cline(RealHost):
         }
         settings = home / ".cline" / "data" / "settings"
         _write(settings / "providers.json", json.dumps(providers))
-        _write(settings / "cline_mcp_settings.json", json.dumps({"mcpServers": servers}))
+        # Its default for a start is short for five servers on a loaded machine.
+        entries = {name: {**server, "timeout": 60} for name, server in servers.items()}
+        _write(settings / "cline_mcp_settings.json", json.dumps({"mcpServers": entries}))
 
     def command(self, prompt: str, home: Path, *, resume: bool) -> Sequence[str]:
-        way: list[str] = []
-        if resume:
-            (session,) = (home / ".cline" / "data" / "sessions").iterdir()
-            way = ["--id", session.name]
-        return ["cline", *way, prompt]
+        if not resume:
+            return ["cline", prompt]
+        (session,) = (home / ".cline" / "data" / "sessions").iterdir()
+        return [sys.executable, str(EDITOR), str(BINARIES / "cline"), session.name, prompt]
 
     def variables(self, model_url: str) -> Mapping[str, str]:
-        # By default a daemon that outlives the command runs the conversation.
-        return {"CLINE_SESSION_BACKEND_MODE": "local", "CLINE_NO_AUTO_UPDATE": "1"}
+        return {
+            # By default a daemon that outlives the command runs the conversation.
+            "CLINE_SESSION_BACKEND_MODE": "local",
+            "CLINE_NO_AUTO_UPDATE": "1",
+            # An editor sees the provider of the settings only with these.
+            "CLINE_API_KEY": "none",
+            "CLINE_PROVIDER": "openai-compatible",
+            "CLINE_MODEL": "scripted",
+        }
 
 
 def _write(file: Path, text: str) -> None:
