@@ -5,7 +5,6 @@ the place of an entry in the text itself. Every change is checked: the new text,
 the old content with that change, or else the file is refused.
 """
 
-import copy
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -38,21 +37,15 @@ def with_entries(text: str, key: str, entries: Mapping[str, Any], *, path: Path)
     Raises:
         ConfigError: If the text cannot be parsed, or cannot be changed without a side effect.
     """
-    wanted = copy.deepcopy(parsed(text, path))
-    container = wanted.setdefault(key, {})
-    if not isinstance(container, dict):
+    content = parsed(text, path)
+    before = content.get(key, {})
+    if not isinstance(before, dict):
         raise _refusal(path)
-    changes: dict[str, Any] = {}
-    for name, value in entries.items():
-        if container.get(name, REMOVED) == value:
-            continue  # the text stays, with its indentation and comments
-        changes[name] = value
-        if value is REMOVED:
-            del container[name]
-        else:
-            container[name] = value
+    changes = {name: value for name, value in entries.items() if before.get(name, REMOVED) != value}
     if not changes:
-        return text
+        return text  # with its indentation and comments
+    after = {**before, **changes}
+    wanted = {**content, key: {name: after[name] for name in after if after[name] is not REMOVED}}
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     change = _changed_toml if path.suffix == ".toml" else _changed_json
     try:

@@ -445,9 +445,12 @@ class ServerConnection:
     def _connected(self, wire: Wire) -> Client:
         # A server is offered what its host is able to do, and nothing else.
         able = self._channel.capabilities
+        mode = "auto"
+        if self._channel.newest is not None and self._channel.accepts_questions():
+            mode = "legacy"  # only with an older protocol, a server can ask at any time
         return Client(
             streams_of(self.config, wire),
-            mode=self._channel.mode,
+            mode=mode,
             cache=None,  # lists would come from the SDK's cache
             client_info=types.Implementation(name="llm-common", version=__version__),
             sampling_callback=self.questions.sample if able.sampling else None,

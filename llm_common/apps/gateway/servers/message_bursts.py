@@ -16,16 +16,15 @@ from mcp.shared.message import SessionMessage
 from llm_common.apps.gateway.servers.limits import MAX_LOGS
 
 _LOG: Final = "notifications/message"
-_LOG_WINDOW_S: Final = 1.0
-_CHANGES: Final = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-    }
-)
-# After each of these, a host lists everything again. A server that adds ten tools sends ten.
-_CHANGE_WINDOW_S: Final = 0.5
+# After each change, a host lists everything again. A server that adds ten tools sends ten.
+_CHANGE: Final = (1, 0.5)
+_LIMITS: Final = {
+    _LOG: (MAX_LOGS, 1.0),
+    "notifications/tools/list_changed": _CHANGE,
+    "notifications/prompts/list_changed": _CHANGE,
+    "notifications/resources/list_changed": _CHANGE,
+}
+"""How many messages of a method pass within how many seconds."""
 
 
 @dataclass(slots=True)
@@ -62,18 +61,15 @@ class MessageBursts:
 
     def admits(self, message: SessionMessage) -> bool:
         """Return whether to pass a message on now. The last change of a list is sent later."""
-        notification = message.message
-        if not isinstance(notification, types.JSONRPCNotification):
-            return True
-        method = notification.method
-        if method != _LOG and method not in _CHANGES:
+        method = getattr(message.message, "method", "")
+        if method not in _LIMITS:
             return True
         window = self._windows.get(method)
         if window is None:
             self._windows[method] = _Window()
             self._group.start_soon(self._close_windows, method)
             return True
-        if method == _LOG and window.passed < MAX_LOGS:
+        if window.passed < _LIMITS[method][0]:
             window.passed += 1
             return True
         window.dropped += 1
@@ -83,7 +79,7 @@ class MessageBursts:
     async def _close_windows(self, method: str) -> None:
         """Wait for the end of each interval of a burst, and send what stands for the dropped."""
         while True:
-            await anyio.sleep(_LOG_WINDOW_S if method == _LOG else _CHANGE_WINDOW_S)
+            await anyio.sleep(_LIMITS[method][1])
             window = self._windows.pop(method)
             if window.last is None:
                 return

@@ -73,14 +73,6 @@ class HostChannel:
         able = self.newest.session.client_capabilities if self.newest else None
         return able or types.ClientCapabilities()
 
-    @property
-    def mode(self) -> str:
-        """Return how to connect to a server.
-
-        `legacy` for a host of an older protocol, to which servers can send requests, else `auto`.
-        """
-        return "legacy" if self.newest is not None and self.accepts_questions() else "auto"
-
     def accepts_questions(self) -> bool:
         """Return whether servers can ask the host at any time, as in the older protocols."""
         return self.newest is None or self.newest.protocol_version not in MODERN_PROTOCOL_VERSIONS
