@@ -92,6 +92,28 @@ async def test_lines_of_stderr_begin_with_the_name_of_their_server(
     assert "[one] first words\n[one] last words\n" in capfd.readouterr().err
 
 
+async def test_the_noise_of_a_refused_protocol_is_left_out_and_nothing_else(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def block(method: str) -> str:
+        return (
+            "WARNING:root:Failed to validate request: 2 validation errors for ClientRequest\n"
+            "PingRequest.method\n"
+            f"  Input should be 'ping' [input_value='{method}', input_type=str]\n"
+            "    For further information visit https://errors.pydantic.dev/2.14/v/literal_error\n"
+            "InitializeRequest.params.protocolVersion\n"
+            "  Field required [type=missing]\n"
+        )
+
+    source = f"import sys\nsys.stderr.write({block('server/discover')!r})\nsys.stderr.write("
+    source += f"'started\\n' + {block('tools/odd')!r})\nsys.exit('ended')"
+    await problem_of(program(source))
+    shown = capfd.readouterr().err
+    assert "server/discover" not in shown
+    assert "PingRequest" in shown
+    assert shown.index("[one] started") < shown.index("tools/odd") < shown.index("[one] ended")
+
+
 async def test_a_server_that_ends_during_a_call_says_how() -> None:
     async with host_of(config_of(one=hostile("an end in a call"))) as host:
         failed = await host.call_tool("ok", {})

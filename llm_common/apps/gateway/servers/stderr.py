@@ -13,9 +13,14 @@ from llm_common.text import one_line
 
 _MAX_LINE_BYTES: Final = 8_192  # a longer line is passed on in parts
 _KEPT_LINES: Final = 20
+_MAX_HELD_LINES: Final = 300
 _STDERR: Final = 2
 # The line of a traceback that says what went wrong. Other words may follow it.
 _ERROR: Final = re.compile(r"^\s*(?:Uncaught )?[\w.]*(?:Error|Exception)\b.*: ?\S")
+# A server of the SDK below 2.0 refuses the question for its protocol with some hundred lines.
+_REFUSAL: Final = re.compile(rb"Failed to validate request: \d+ validation errors for ClientReq")
+_REFUSAL_LINE: Final = re.compile(rb"\s|\w+(?:\.\w+)+\s*$|(?:\w+:)*Message that failed validation")
+_PROBE: Final = b"server/discover"
 
 
 class StderrRelay:
@@ -35,6 +40,7 @@ class StderrRelay:
         source, self.sink = os.pipe()
         self._prefix = f"[{one_line(name, max_chars=MAX_NAME_CHARS)}] ".encode()
         self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        self._held: list[bytes] = []
         self._thread = threading.Thread(target=self._read, args=[source], daemon=True)
         self._thread.start()
 
@@ -55,6 +61,24 @@ class StderrRelay:
     def _read(self, source: int) -> None:
         with suppress(OSError), open(source, "rb") as stderr:
             while line := stderr.readline(_MAX_LINE_BYTES):
+                self._pass_on(line)
+            self._release()
+
+    def _pass_on(self, line: bytes) -> None:
+        if _REFUSAL.search(line):
+            self._release()
+            self._held.append(line)
+        elif self._held and _REFUSAL_LINE.match(line) and len(self._held) < _MAX_HELD_LINES:
+            self._held.append(line)
+        else:
+            self._release()
+            self._write(line)
+
+    def _release(self) -> None:
+        """Write the held lines, unless they refuse the question for the protocol."""
+        held, self._held = self._held, []
+        if not any(_PROBE in line for line in held):
+            for line in held:
                 self._write(line)
 
     def _write(self, line: bytes) -> None:
