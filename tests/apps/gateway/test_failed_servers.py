@@ -1,4 +1,4 @@
-"""Test that a server that fails says why, without secrets."""
+"""Test that a server that fails says why, without secrets and without noise."""
 
 import os
 import signal
