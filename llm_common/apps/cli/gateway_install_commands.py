@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 _Host = Annotated[
     Literal[
         "claude-code",
+        "claude-desktop",
         "cline",
         "codex",
         "cursor",
         "gemini-cli",
         "opencode",
         "qwen-code",
+        "roo-code",
         "vscode",
         "windsurf",
         "zed",

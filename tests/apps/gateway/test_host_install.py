@@ -44,6 +44,14 @@ FILES = {
         ".cline/data/settings/cline_mcp_settings.json",
         JSON.replace("KEYS", "mcpServers"),
     ),
+    "roo-code": (
+        ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+        JSON.replace("KEYS", "mcpServers"),
+    ),
+    "claude-desktop": (
+        ".config/Claude/claude_desktop_config.json",
+        JSON.replace("KEYS", "mcpServers"),
+    ),
     "cursor": (".cursor/mcp.json", JSON.replace("KEYS", "mcpServers")),
     "windsurf": (".codeium/windsurf/mcp_config.json", JSON.replace("KEYS", "mcpServers")),
     "zed": (".config/zed/settings.json", JSON.replace("KEYS", "context_servers")),
@@ -55,6 +63,7 @@ PREFIXES = {
     "gemini-cli": "mcp_gateway_",
     "opencode": "gateway_",
     "qwen-code": "mcp__gateway__",
+    "roo-code": "mcp--gateway--",
     "vscode": "mcp_llm-common_",
 }
 
@@ -126,7 +135,8 @@ def test_the_printed_entry_passes_the_prefix_of_the_host(host: str, home: Path) 
 
 
 @pytest.mark.parametrize(
-    ("host", "timeout"), [("qwen-code", 900_000), ("gemini-cli", 900_000), ("zed", 900)]
+    ("host", "timeout"),
+    [("qwen-code", 900_000), ("gemini-cli", 900_000), ("zed", 900), ("roo-code", 900)],
 )
 def test_the_limit_for_calls_is_in_the_unit_of_the_host(
     host: str, timeout: int, home: Path

@@ -34,7 +34,7 @@ def _config_home() -> Path:
     return _home("XDG_CONFIG_HOME", ".config")
 
 
-def _vscode_home() -> Path:
+def _application_home() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Application Support"
     return _config_home()
@@ -160,13 +160,26 @@ _TABLE: Final = (
     Host(
         "cline",
         "mcpServers",
-        ("cline_mcp_settings.json", "mcp_settings.json", ".roo/*", "cline.json"),
+        ("cline_mcp_settings.json", "cline.json"),
         timeout_unit_s=1.0,
         user_files=(".cline/data/settings/cline_mcp_settings.json",),
         prefix="gateway__",
         entry=_timed_entry,
     ),
-    # Claude Desktop, Cursor and Windsurf write the same.
+    Host(
+        "roo-code",
+        "mcpServers",
+        ("mcp_settings.json", ".roo/*", "roo-code.json"),
+        timeout_unit_s=1.0,
+        home=_application_home,
+        user_files=(
+            "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+        ),
+        project_files=(".roo/mcp.json",),
+        prefix="mcp--gateway--",
+        entry=_timed_entry,
+    ),
+    # The files of Claude Desktop, Cursor and Windsurf are read as those of Claude Code.
     Host(
         "claude-code",
         "mcpServers",
@@ -174,6 +187,13 @@ _TABLE: Final = (
         user_files=(".claude.json",),
         project_files=(".mcp.json",),
         prefix="mcp__gateway__",
+    ),
+    Host(
+        "claude-desktop",
+        "mcpServers",
+        home=_application_home,
+        user_files=("Claude/claude_desktop_config.json",),
+        entry=_plain_entry,
     ),
     # Cursor calls a tool through another one, by its own name.
     Host(
@@ -226,7 +246,7 @@ _TABLE: Final = (
     Host(
         "vscode",
         "servers",
-        home=_vscode_home,
+        home=_application_home,
         user_files=("Code/User/mcp.json",),
         project_files=(".vscode/mcp.json",),
         prefix="mcp_llm-common_",
