@@ -126,6 +126,8 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             await take_over(session, result, delegate)
         if request.tool is not None and request.tool.return_direct:
             return result  # the user gets it as the answer
+        if isinstance(result, list):  # a tool may return several commands and messages
+            return [await self._offload(session, request, part) for part in result]
         # A parent graph may have no tool that reads.
         if isinstance(result, Command) and result.graph is None and isinstance(result.update, dict):
             update = dict(result.update)

@@ -3,19 +3,22 @@
 import asyncio
 import json
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.tools import ToolException, ToolRuntime, tool
+from langchain.tools import BaseTool, ToolException, ToolRuntime, tool
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, Send
 from pydantic import Field
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
@@ -381,6 +384,102 @@ async def test_a_tool_message_within_a_command_is_offloaded(how: str) -> None:
     messages = await run(agent, how, "go")
     assert len(str(messages[2].content)) < 3_000
     assert "10500" in str(messages[-2].content)
+
+
+async def test_the_messages_of_a_tool_that_returns_a_list_are_offloaded(how: str) -> None:
+    @tool
+    def list_and_note(kind: str, runtime: ToolRuntime) -> Any:
+        """Lists the parts in stock."""
+        message = ToolMessage(json.dumps(ROWS), tool_call_id=runtime.tool_call_id)
+        return [Command(update={"messages": []}), message]
+
+    model = ScriptedModel(
+        steps=[calls(("list_and_note", {"kind": "all"})), reads("/1500/stock"), AIMessage("done")]
+    )
+    agent = create_agent(model, [list_and_note], middleware=[LLMCommonMiddleware()])
+    messages = await run(agent, how, "go")
+    assert len(str(messages[2].content)) < 3_000
+    assert "10500" in str(messages[-2].content)
+
+
+class Desk(MessagesState):
+    """The state of a graph of two agents."""
+
+    owner: str
+    visited: Annotated[list[str], operator.add]
+
+
+@tool
+def hand_over(kind: str, runtime: ToolRuntime) -> Command[Any]:
+    """Lists the parts in stock, and asks the audit to go on."""
+    message = ToolMessage(json.dumps(ROWS), tool_call_id=runtime.tool_call_id)
+    return Command(goto="audit", update={"messages": [message], "owner": "audit"})
+
+
+@tool
+def hand_over_to_each(kind: str, runtime: ToolRuntime) -> Command[Any]:
+    """Lists the parts in stock, and sends two of them to the audit."""
+    message = ToolMessage(json.dumps(ROWS), tool_call_id=runtime.tool_call_id)
+    sends = [Send("audit", {"owner": f"part {number}"}) for number in (3, 4)]
+    return Command(goto=sends, update={"messages": [message], "owner": "audit"})
+
+
+@pytest.mark.parametrize(
+    ("handing", "visited"), [(hand_over, ["audit"]), (hand_over_to_each, ["part 3", "part 4"])]
+)
+async def test_a_command_goes_to_its_node_with_an_offloaded_message(
+    how: str, handing: BaseTool, visited: list[str]
+) -> None:
+    middleware = LLMCommonMiddleware()
+
+    def audit(state: Desk) -> dict[str, Any]:
+        return {"visited": [state["owner"]]}
+
+    graph: Any = StateGraph(Desk)
+    graph.add_node("agent", lambda _: {"messages": [calls((handing.name, {"kind": "all"}))]})
+    graph.add_node(
+        "tools",
+        ToolNode(
+            [handing],
+            wrap_tool_call=middleware.wrap_tool_call,
+            awrap_tool_call=middleware.awrap_tool_call,
+        ),
+    )
+    graph.add_node("audit", audit)
+    graph.add_edge(START, "agent")
+    graph.add_edge("agent", "tools")
+    app = graph.compile(checkpointer=InMemorySaver())
+    messages = await run(app, how, "go")
+    state = app.get_state({"configurable": {"thread_id": "a"}}).values
+    assert state["visited"] == visited
+    assert state["owner"] == "audit"
+    assert len(str(messages[-1].content)) < 3_000
+    assert id_in(messages[-1])
+
+
+async def test_a_handoff_to_an_agent_of_the_parent_graph_passes_unchanged(how: str) -> None:
+    asked: list[Command[Any]] = []
+
+    @tool
+    def ask_bob(runtime: ToolRuntime) -> Command[Any]:
+        """Hands over to Bob."""
+        answer = ToolMessage("Bob goes on. " * 2_000, tool_call_id=runtime.tool_call_id)
+        update = {"messages": [runtime.state["messages"][-1], answer], "owner": "bob"}
+        asked.append(Command(goto="bob", graph=Command.PARENT, update=update))
+        return asked[-1]
+
+    middleware = [LLMCommonMiddleware()]
+    ann_model = ScriptedModel(steps=[calls(("ask_bob", {}))])
+    bob_model = ScriptedModel(steps=[AIMessage("I am Bob.")])
+    graph: Any = StateGraph(Desk)
+    graph.add_node("ann", create_agent(ann_model, [ask_bob], middleware=middleware))
+    graph.add_node("bob", create_agent(bob_model, [list_parts], middleware=middleware))
+    graph.add_edge(START, "ann")
+    app = graph.compile(checkpointer=InMemorySaver())
+    messages = await run(app, how, "go")
+    assert messages[-1].content == "I am Bob."
+    assert app.get_state({"configurable": {"thread_id": "a"}}).values["owner"] == "bob"
+    assert str(bob_model.sent[0][-1].content) == "Bob goes on. " * 2_000
 
 
 def test_the_next_worker_reads_what_a_checkpoint_names_t_02(tmp_path: Path) -> None:
