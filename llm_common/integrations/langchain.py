@@ -128,15 +128,11 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             return result  # the user gets it as the answer
         if isinstance(result, list):  # a tool may return several commands and messages
             return [await self._offload(session, request, part) for part in result]
+        update = result.update if isinstance(result, Command) else None
         # A parent graph may have no tool that reads.
-        if isinstance(result, Command) and result.graph is None and isinstance(result.update, dict):
-            update = dict(result.update)
-            messages = update.get("messages")
-            if isinstance(messages, list):
-                update["messages"] = [
-                    await self._offload_message(session, request, message) for message in messages
-                ]
-            return replace(result, update=update)
+        if isinstance(update, dict) and "messages" in update and result.graph is None:
+            messages = await self._offload(session, request, update["messages"])
+            return replace(result, update={**update, "messages": messages})
         return await self._offload_message(session, request, result)
 
     async def _offload_message(
