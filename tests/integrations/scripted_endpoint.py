@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from threading import Thread
 from typing import Any
 
@@ -13,6 +14,8 @@ Calls = list[tuple[str, dict[str, Any]]]
 Reply = str | Calls
 Step = Reply | Callable[[list[dict[str, Any]]], Reply]
 """A reply of the model: a text, or calls. A function gets the messages of the request."""
+
+_NUMBERS = count()  # a resumed conversation must not have an id twice
 
 POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
 REPORT: Calls = [("list_orders", {"customer": "bob"}), ("read_log", {"customer": "bob"})]
@@ -69,17 +72,21 @@ class Endpoint:
         self.requests: list[dict[str, Any]] = []
         self.url = ""
 
-    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the next message of the model."""
+    def step(self, body: dict[str, Any]) -> Reply:
+        """Record a request and return the next reply of the model."""
         self.requests.append(body)
         step = self.steps.popleft()
-        content = step(body["messages"]) if callable(step) else step
+        return step(body["messages"]) if callable(step) else step
+
+    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the next message of the model."""
+        content = self.step(body)
         if isinstance(content, str):
             return {"role": "assistant", "content": content}
         calls = []
-        for number, (name, args) in enumerate(content):
+        for name, args in content:
             function = {"name": name, "arguments": json.dumps(args)}
-            call_id = f"call_{len(self.requests)}_{number}"
+            call_id = f"call_{next(_NUMBERS)}"
             calls.append({"id": call_id, "type": "function", "function": function})
         return {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -93,14 +100,34 @@ class Endpoint:
 def scripted(*steps: Step) -> Iterator[Endpoint]:
     """Serve the steps in turn, and check that all of them are used."""
     endpoint = Endpoint(steps)
+    with served(endpoint):
+        yield endpoint
+    assert not endpoint.steps
+
+
+@contextmanager
+def served(endpoint: Endpoint) -> Iterator[None]:
+    """Serve an endpoint on loopback."""
+
+    def answer(body: dict[str, Any]) -> tuple[str, bytes]:
+        message = endpoint.reply(body)
+        if body.get("stream"):
+            return "text/event-stream", _stream(message)
+        return "application/json", _completion(message)
+
+    with listening(answer) as url:
+        endpoint.url = f"{url}/v1"
+        yield
+
+
+@contextmanager
+def listening(answer: Callable[[dict[str, Any]], tuple[str, bytes]]) -> Iterator[str]:
+    """Serve JSON requests on loopback by a function that returns a media type and a body."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            message = endpoint.reply(body)
-            content, kind = _completion(message), "application/json"
-            if body.get("stream"):
-                content, kind = _stream(message), "text/event-stream"
+            kind, content = answer(body)
             self.send_response(200)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(content)))
@@ -111,13 +138,11 @@ def scripted(*steps: Step) -> Iterator[Endpoint]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        endpoint.url = f"http://127.0.0.1:{server.server_port}/v1"
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         try:
-            yield endpoint
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-    assert not endpoint.steps
 
 
 def _completion(message: dict[str, Any]) -> bytes:

@@ -3,12 +3,10 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from threading import Thread
 from typing import Any
 
-from tests.integrations.scripted_endpoint import Endpoint, Step, text_of
+from tests.integrations.scripted_endpoint import Endpoint, Step, listening, text_of
 
 _NUMBERS = count()  # a resumed conversation must not have an id twice
 
@@ -17,31 +15,24 @@ _NUMBERS = count()  # a resumed conversation must not have an id twice
 def scripted_messages(*steps: Step) -> Iterator[Endpoint]:
     """Serve the steps in turn to requests with tools of our own, and "ok" to others."""
     endpoint = Endpoint(steps)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            blocks = _blocks(endpoint, body)
-            content, kind = _message(blocks), "application/json"
-            if body.get("stream"):
-                content, kind = _stream(blocks), "text/event-stream"
-            self.send_response(200)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        endpoint.url = f"http://127.0.0.1:{server.server_port}"
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield endpoint
-        finally:
-            server.shutdown()
+    with served_messages(endpoint):
+        yield endpoint
     assert not endpoint.steps
+
+
+@contextmanager
+def served_messages(endpoint: Endpoint) -> Iterator[None]:
+    """Serve an endpoint on loopback."""
+
+    def answer(body: dict[str, Any]) -> tuple[str, bytes]:
+        blocks = _blocks(endpoint, body)
+        if body.get("stream"):
+            return "text/event-stream", _stream(blocks)
+        return "application/json", _message(blocks)
+
+    with listening(answer) as url:
+        endpoint.url = url
+        yield
 
 
 def _blocks(endpoint: Endpoint, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -49,9 +40,7 @@ def _blocks(endpoint: Endpoint, body: dict[str, Any]) -> list[dict[str, Any]]:
     # Claude Code also asks for titles and the like. All agents here read back.
     if not any(name.endswith("read_context") for name in names):
         return [{"type": "text", "text": "ok"}]
-    endpoint.requests.append(body)
-    step = endpoint.steps.popleft()
-    content = step(body["messages"]) if callable(step) else step
+    content = endpoint.step(body)
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     calls = []
@@ -63,7 +52,7 @@ def _blocks(endpoint: Endpoint, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _head(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "id": "msg_1",
+        "id": f"msg_{next(_NUMBERS)}",  # Claude Code joins messages with the same id
         "type": "message",
         "role": "assistant",
         "model": "scripted",

@@ -12,6 +12,7 @@ from agent_framework.openai import OpenAIChatCompletionClient
 from llm_common.agents import InMemoryContextPointerStore, Session
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.scripted_endpoint import (
     POINTER,
     REPORT,
@@ -171,3 +172,7 @@ async def test_the_documentation_runs_for_two_users(
         ann = await asyncio.create_task(page["answer_any"]("ann", "And part 1500?"))
     assert "no stored result of this session" in bob
     assert "10500" in ann
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("agent_framework", tmp_path)

@@ -23,6 +23,7 @@ from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Sessio
 from llm_common.core import DefaultCounter
 from llm_common.integrations.agno import LLMCommonToolHook
 from tests.integrations.documented import blocks_of
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -282,3 +283,7 @@ def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:
     team = Team(members=[member], model=model, tools=[list_parts, *hook.tools], tool_hooks=[hook])
     run: Any = team.run("go", session_id="chat", user_id="ann")
     assert "10500" in run.content
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("agno", tmp_path)

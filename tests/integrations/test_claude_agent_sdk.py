@@ -24,8 +24,10 @@ from llm_common.agents import InMemoryContextPointerStore, Session
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations import scripted_endpoint
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
+from tests.integrations.programs.script import messages_prompt
 from tests.integrations.scripted_endpoint import POINTER, Calls, Endpoint, read_log
-from tests.integrations.scripted_messages import newest_results, scripted_messages
+from tests.integrations.scripted_messages import newest_results, scripted_messages, served_messages
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -199,3 +201,7 @@ async def test_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         env = env_of(endpoint, tmp_path)
         page = run_page("claude_agent_sdk", names={"env": env})
         assert "10500" in await page["answer"]("ann", "What is the stock of part 1500?")
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("claude_agent_sdk", tmp_path, read=messages_prompt, serve=served_messages)

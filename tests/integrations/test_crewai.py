@@ -18,6 +18,7 @@ from crewai.tools.tool_failure import ToolFailure
 from llm_common.agents import InMemoryContextPointerStore, Session
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.scripted_endpoint import (
     Calls,
     Endpoint,
@@ -184,3 +185,7 @@ def test_the_documentation_runs_for_two_users(
         assert "10500" in page["answer_any"]("ann", "And part 1500?")
         # The same call, which a cache by arguments would answer.
         assert "no stored result of this session" in page["answer_any"]("bob", "And part 1500?")
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("crewai", tmp_path)

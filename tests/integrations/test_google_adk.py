@@ -21,6 +21,9 @@ from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
 from llm_common.integrations.google_adk import LLMCommonPlugin
 from tests.integrations.documented import blocks_of
+from tests.integrations.programs.checks import check_program
+from tests.integrations.programs.script import contents_prompt
+from tests.integrations.scripted_contents import served_contents
 from tests.integrations.unstored import assert_cut
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -339,3 +342,7 @@ async def test_a_sub_agent_reads_what_the_parent_stored() -> None:
         sub_agents=[inner],
     )
     assert "10500" in await chat.say("go")
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("google_adk", tmp_path, read=contents_prompt, serve=served_contents)

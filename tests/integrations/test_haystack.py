@@ -19,6 +19,7 @@ from llm_common.errors import ConfigError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
 from tests.integrations.documented import blocks_of
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -300,3 +301,7 @@ async def test_a_delegate_without_the_hook_gets_the_result() -> None:
     [asked] = inner_script.seen[0][0]
     assert "part 4999 of Oslo" in str(asked.text)
     assert 4_000 < len(str(asked.text)) < 40_000
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("haystack", tmp_path)

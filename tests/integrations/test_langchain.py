@@ -26,6 +26,7 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.langchain import LLMCommonMiddleware
 from tests.integrations import langgraph_runs
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = pytest.mark.integrations
@@ -661,3 +662,7 @@ async def test_each_pointer_of_a_continued_thread_is_readable_t_13(tmp_path: Pat
         reading = await session.read(id_in(output), path="/0/id")
         assert str(page * langgraph_runs.ROWS) in reading.text
     assert len(outputs) == langgraph_runs.PAGES
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("langchain", tmp_path)

@@ -14,6 +14,7 @@ from llama_index.llms.openai_like import OpenAILike
 from llm_common.agents import InMemoryContextPointerStore, Session
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.scripted_endpoint import (
     REPORT,
     Endpoint,
@@ -178,3 +179,7 @@ async def test_the_documentation_runs_for_two_users(
         ann = await asyncio.create_task(page["answer_any"]("ann", "And part 1500?"))
     assert "no stored result of this session" in bob
     assert "10500" in ann
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("llamaindex", tmp_path)

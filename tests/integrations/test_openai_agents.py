@@ -29,6 +29,7 @@ from llm_common.errors import ConfigError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.openai_agents import LLMCommonSession
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = pytest.mark.integrations
@@ -484,3 +485,7 @@ async def test_an_agent_equipped_for_one_session_refuses_another_t_01() -> None:
     assert sessions.store.list(query_id="alice") == []
     await Runner.run(bob.equip(agent), "go", session=bob, run_config=bob.run_config())
     assert len(sessions.store.list(query_id="bob")) == 1
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("openai_agents", tmp_path)

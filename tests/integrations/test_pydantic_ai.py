@@ -35,6 +35,7 @@ from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Sessio
 from llm_common.history import FoldPolicy
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
 from tests.integrations.documented import run_page
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = pytest.mark.integrations
@@ -470,3 +471,7 @@ async def test_a_result_that_cannot_be_stored_is_cut_and_the_run_goes_on_t_12(ho
     done = await run(agent, how, "go")
     assert done.output == "done"
     assert_cut(str(outputs(done.all_messages())[0].content))
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("pydantic_ai", tmp_path)

@@ -23,6 +23,7 @@ from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
 from llm_common.integrations.strands import LLMCommonPlugin
 from tests.integrations.documented import blocks_of
+from tests.integrations.programs.checks import check_program
 from tests.integrations.unstored import assert_cut
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -420,3 +421,7 @@ def test_a_delegate_without_the_plugin_gets_the_result() -> None:
     [asked] = inner_model.seen[0][0]
     assert "part 4999 of Oslo" in str(asked)
     assert 4_000 < len(str(asked)) < 40_000
+
+
+def test_a_program_of_four_users_goes_on_after_a_restart(tmp_path: Path) -> None:
+    check_program("strands", tmp_path)

@@ -1,0 +1,36 @@
+"""The program with the OpenAI Agents SDK: a session for each user."""
+
+from pathlib import Path
+
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+from openai import AsyncOpenAI
+
+from llm_common.agents import Sessions
+from llm_common.integrations.openai_agents import LLMCommonSession
+from tests.integrations.programs.desk import TOOLS
+from tests.integrations.programs.process import CONFIG, Ask, run
+
+
+def program(url: str, folder: Path) -> Ask:
+    set_tracing_disabled(True)
+    model = OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=url, api_key="none"))
+    sessions = Sessions(folder / "context", CONFIG)
+
+    async def ask(user: str, text: str) -> str:
+        session = LLMCommonSession(user, sessions)
+        tools = [function_tool(function) for function in TOOLS]
+        agent = session.equip(Agent("desk", model=model, tools=[*tools]))
+        result = await Runner.run(agent, text, session=session, run_config=session.run_config())
+        return str(result.final_output)
+
+    return ask
+
+
+if __name__ == "__main__":
+    run(program)

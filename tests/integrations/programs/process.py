@@ -1,0 +1,33 @@
+"""The process of a program: it answers the questions that it is given, and ends."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from llm_common.agents import SessionConfig
+
+Ask = Callable[[str, str], Awaitable[str]]
+"""Answers a user's question. The same user has one conversation."""
+
+CONFIG = SessionConfig(max_tool_tokens=1_200)  # the 24 tools take twice as many
+
+
+def run(program: Callable[[str, Path], Ask]) -> None:
+    """Answer the questions of the command line, those of a batch at the same time.
+
+    Args:
+        program: Returns how users ask, for the URL of the model and a folder.
+    """
+    url, folder, batches = sys.argv[1:]
+    answers = asyncio.run(_answers(program(url, Path(folder)), json.loads(batches)))
+    # Not to the standard output, where frameworks print as well.
+    (Path(folder) / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
+
+
+async def _answers(ask: Ask, batches: list[list[tuple[str, str]]]) -> list[str]:
+    answers: list[str] = []
+    for batch in batches:
+        answers += await asyncio.gather(*(ask(user, text) for user, text in batch))
+    return answers

@@ -1,0 +1,33 @@
+"""The program with pydantic-ai: the messages of each user are in a file."""
+
+from pathlib import Path
+
+from pydantic_ai import Agent, ModelMessagesTypeAdapter
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from llm_common.agents import Sessions
+from llm_common.integrations.pydantic_ai import LLMCommonCapability
+from tests.integrations.programs.desk import TOOLS
+from tests.integrations.programs.process import CONFIG, Ask, run
+
+
+def program(url: str, folder: Path) -> Ask:
+    model = OpenAIChatModel("scripted", provider=OpenAIProvider(base_url=url, api_key="none"))
+    capability = LLMCommonCapability(store=Sessions(folder / "context", CONFIG))
+    agent = Agent(model, tools=[*TOOLS], capabilities=[capability])
+
+    async def ask(user: str, text: str) -> str:
+        file = folder / f"{user}.json"
+        history = []
+        if file.exists():
+            history = ModelMessagesTypeAdapter.validate_json(file.read_bytes())
+        result = await agent.run(text, message_history=history)
+        file.write_bytes(result.all_messages_json())
+        return str(result.output)
+
+    return ask
+
+
+if __name__ == "__main__":
+    run(program)
