@@ -7,6 +7,7 @@ import re
 import subprocess
 import zipfile
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -426,3 +427,48 @@ def test_made_up_talks_are_measured_by_halves(data: Path) -> None:
     assert by_label["llm-common, SqliteMemory, words only"][0] == Share(1.0, 1.0)
     assert by_label["BM25"][0] == Share(1.0, 1.0)
     assert by_label["newest turns"][0] == Share(0.0, 0.0)
+
+
+def test_all_wanted_files_of_an_issue_must_be_among_the_first(work_tree: Path, data: Path) -> None:
+    parser = "def parse_header(line):\n    return line.partition(':')\n"
+    files = {"mail/parser.py": parser, "mail/send.py": "def send(mail):\n    mail.connect()\n"}
+    commit = _commit(work_tree, files)
+    _add_git_directory(work_tree, data, "owner+mail")
+    issue = {"repo": "owner/mail", "base_commit": commit, "problem_statement": "parse_header fails"}
+    rows = [
+        {**issue, "instance_id": "owner__mail-1"},
+        {**issue, "instance_id": "owner__mail-2", "problem_statement": "Who may send mail?"},
+        {**issue, "instance_id": "owner__mail-3", "repo": "owner/other"},
+    ]
+    edited = {
+        "owner__mail-1": ["mail/parser.py:parse_header"],
+        "owner__mail-2": ["mail/parser.py:parse_header", "mail/send.py:send"],
+        "owner__mail-3": ["x.py:x"],
+    }
+    candidates = [{"instance_id": "owner__mail-1", "hybrid_top": [{"file": "mail/send.py"}]}]
+    ranked = [{"instance_id": "owner__mail-1", "ranked": ["mail/parser.py"]}]
+    texts = {
+        "loc_bench": _json_lines(rows),
+        "loc_bench_functions": json.dumps(edited),
+        "chronorepo_candidates": _json_lines(candidates),
+        "chronorepo_kimi_k2": _json_lines(ranked),
+    }
+    manifest = {}
+    for name, text in texts.items():
+        file = data / "owner+name" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        manifest[name] = Input("owner/name", "0" * 40, name, sha256, "MIT")
+    section = TABLES["locbench"](Inputs(data, manifest), None)
+    by_label = {row.label: row.cells for row in section.tables[0].rows}
+    assert by_label["llm-common, pack_folder"][0] == Share(0.5, 0.0)
+    assert by_label["ChronoRepo's candidates, no model"][:3] == (Share(0.0, 0.0),) * 3
+    assert by_label["ChronoRepo and one call of Kimi K2"][0] == Share(0.5, 0.0)
+    by_issue = section.files["loc_bench.csv"].splitlines()
+    assert by_issue[1] == "owner__mail-1,0,1,1,1,,1"
+    assert "owner/other (1)" in section.notes[1]
+
+
+def _json_lines(rows: Iterable[Mapping[str, object]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)

@@ -24,6 +24,7 @@ from benchmarks.public.conversations import bundles, sessions
 from benchmarks.public.folding import folds
 from benchmarks.public.inputs import MANIFEST, InputError, Inputs, manifest_of
 from benchmarks.public.issues import swe_bench_lite
+from benchmarks.public.loc_bench import loc_bench
 from benchmarks.public.outputs import previews
 from benchmarks.public.page import PAGE, page_of, section_text
 from benchmarks.public.records import queries
@@ -42,9 +43,10 @@ TABLES: Final[dict[str, Measure]] = {
     "tools": tools,
     "issues": swe_bench_lite,
     "contextbench": contextbench,
+    "locbench": loc_bench,
 }
 # The longest first, so that no process waits at the end.
-LONGEST_FIRST: Final = ("issues", "contextbench", "previews", "folds", "bundles")
+LONGEST_FIRST: Final = ("locbench", "issues", "contextbench", "previews", "folds", "bundles")
 
 
 def _measured(name: str, folder: Path, limit: int | None) -> tuple[Section, str]:
@@ -103,6 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
     if options.write:
         page = page_of(sections.values(), failures, manifest_of(MANIFEST), limit=options.limit)
         PAGE.write_text(page, encoding="utf-8")
+        for section in sections.values():
+            for name, text in section.files.items():
+                PAGE.with_name(name).write_text(text, encoding="utf-8")
     if failures:
         sys.exit(f"skipped: {', '.join(failures)}")
 

@@ -13,7 +13,7 @@ from benchmarks.public.bm25 import BM25, code_words
 from benchmarks.public.inputs import Inputs
 from benchmarks.public.trees import Tree
 from llm_common.core import DefaultCounter
-from llm_common.folders import pack_folder
+from llm_common.folders import FolderPack, pack_folder
 from llm_common.folders.folder_pack import MIN_BUDGET_TOKENS
 
 __all__ = [
@@ -94,11 +94,15 @@ class SearchedRepository:
         )
         return next((file.path for file in (*pack.files, *pack.dropped)), None)
 
-    def shown_by_ours(self, text: str, budget_tokens: int) -> dict[str, list[str]]:
-        """Return what a pack shows."""
-        pack = pack_folder(
+    def packed_by_ours(self, text: str, budget_tokens: int) -> FolderPack:
+        """Return a pack."""
+        return pack_folder(
             text, self.tree.folder, budget_tokens=budget_tokens, cache_dir=self._cache
         )
+
+    def shown_by_ours(self, text: str, budget_tokens: int) -> dict[str, list[str]]:
+        """Return what a pack shows."""
+        pack = self.packed_by_ours(text, budget_tokens)
         return {block.id: _stripped(block.text) for block in pack.bundle.blocks}
 
     def ranked_by_bm25(self, text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import statistics
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -87,12 +87,14 @@ class Section:
         about: What is measured, what is not, and which part was tuned on.
         tables: Its tables.
         notes: Sentences about this run, such as what was left out.
+        files: Results by case, the texts of files beside the page by their names.
     """
 
     title: str
     about: str
     tables: tuple[Table, ...]
     notes: tuple[str, ...] = field(default=())
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def share_of(values: Iterable[tuple[float, bool]]) -> Share:
