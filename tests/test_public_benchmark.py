@@ -8,6 +8,7 @@ import subprocess
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,27 @@ def test_a_different_file_is_an_error_that_names_it(data: Path) -> None:
     file.write_text("other")
     with pytest.raises(InputError, match=r"different: data/rows.jsonl of owner/name"):
         Inputs(data, {"rows": _input("x")}).read("rows")
+
+
+@pytest.mark.parametrize("kind", ["a checkout", "a git directory"])
+def test_the_files_of_a_folder_are_checked_by_one_hash(
+    kind: str, work_tree: Path, data: Path
+) -> None:
+    commit = _commit(work_tree, {"docs/a.json": "1", "docs/b.json": "2"})
+    _add_git_directory(work_tree, data, "owner+name")
+    if kind == "a checkout":
+        (data / "owner+name").rename(data / "bare")
+        work_tree.rename(data / "owner+name")
+    one, two = (hashlib.sha256(text).hexdigest() for text in (b"1", b"2"))
+    sha256 = hashlib.sha256(f"{one}  a.json\n{two}  b.json\n".encode()).hexdigest()
+    right = Input("owner/name", commit, "docs", sha256, "MIT")
+    wrong = Input("owner/name", commit, "docs", "0" * 64, "MIT")
+    inputs = Inputs(data, {"right": right, "wrong": wrong, "no": replace(right, path="x")})
+    assert inputs.files("right") == {"a.json": b"1", "b.json": b"2"}
+    with pytest.raises(InputError, match="different: docs of owner/name"):
+        inputs.files("wrong")
+    with pytest.raises(InputError, match="missing: x of owner/name"):
+        inputs.files("no")
 
 
 def test_every_input_is_pinned_by_commit_and_hash() -> None:

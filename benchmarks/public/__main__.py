@@ -24,6 +24,7 @@ from benchmarks.public.conversations import bundles, sessions
 from benchmarks.public.folding import folds
 from benchmarks.public.inputs import MANIFEST, InputError, Inputs, manifest_of
 from benchmarks.public.issues import swe_bench_lite
+from benchmarks.public.knowledge import knowledge
 from benchmarks.public.loc_bench import loc_bench
 from benchmarks.public.outputs import previews
 from benchmarks.public.page import PAGE, page_of, section_text
@@ -41,12 +42,21 @@ TABLES: Final[dict[str, Measure]] = {
     "queries": queries,
     "folds": folds,
     "tools": tools,
+    "knowledge": knowledge,
     "issues": swe_bench_lite,
     "contextbench": contextbench,
     "locbench": loc_bench,
 }
 # The longest first, so that no process waits at the end.
-LONGEST_FIRST: Final = ("locbench", "issues", "contextbench", "previews", "folds", "bundles")
+LONGEST_FIRST: Final = (
+    "locbench",
+    "issues",
+    "contextbench",
+    "knowledge",
+    "previews",
+    "folds",
+    "bundles",
+)
 
 
 def _measured(name: str, folder: Path, limit: int | None) -> tuple[Section, str]:

@@ -5,8 +5,10 @@
 """
 
 import hashlib
+import io
 import json
 import subprocess
+import tarfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,10 +81,27 @@ class Inputs:
             data = _file_of_commit(entry / "repo", source)
         if data is None:
             raise InputError(f"missing: {source} is not in {entry}")
-        found = hashlib.sha256(data).hexdigest()
-        if found != source.sha256:
-            raise InputError(f"different: {source} has the SHA-256 {found}, not {source.sha256}")
+        _check(source, data)
         return data
+
+    def files(self, name: str) -> dict[str, bytes]:
+        """Return the bytes of the files of a folder by their names.
+
+        Its SHA-256 is that of the lines that `sha256sum` prints for the files in their order.
+
+        Raises:
+            InputError: If the folder is missing, or differs from the one in the manifest.
+        """
+        source = self._manifest[name]
+        entry = self.folder / source.repository.replace("/", "+")
+        files = _plain_files(entry / source.path) or _files_of_commit(entry / "repo", source)
+        if not files:
+            raise InputError(f"missing: {source} is not in {entry}")
+        lines = []
+        for file, data in files.items():
+            lines.append(f"{hashlib.sha256(data).hexdigest()}  {file}\n")
+        _check(source, "".join(lines).encode())
+        return files
 
     def json(self, name: str) -> Any:
         """Return the value of a JSON input."""
@@ -110,6 +129,33 @@ class Inputs:
 
 def _plain_file(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
+
+
+def _check(source: Input, data: bytes) -> None:
+    found = hashlib.sha256(data).hexdigest()
+    if found != source.sha256:
+        raise InputError(f"different: {source} has the SHA-256 {found}, not {source.sha256}")
+
+
+def _plain_files(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        return {}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def _files_of_commit(git_directory: Path, source: Input) -> dict[str, bytes]:
+    if not (git_directory / "HEAD").is_file():
+        return {}
+    command = ["git", "--git-dir", str(git_directory), "archive", f"{source.commit}:{source.path}"]
+    packed = subprocess.run(command, check=False, capture_output=True).stdout
+    files = {}
+    if packed:
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            for member in sorted(archive, key=lambda member: member.name):
+                file = archive.extractfile(member)
+                if file is not None:
+                    files[member.name] = file.read()
+    return files
 
 
 def _file_of_commit(git_directory: Path, source: Input) -> bytes | None:
