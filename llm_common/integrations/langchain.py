@@ -126,12 +126,17 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             await take_over(session, result, delegate)
         if request.tool is not None and request.tool.return_direct:
             return result  # the user gets it as the answer
+        return await self._offload_messages(session, request, result)
+
+    async def _offload_messages(
+        self, session: Session, request: ToolCallRequest, result: Any
+    ) -> Any:
         if isinstance(result, list):  # a tool may return several commands and messages
-            return [await self._offload(session, request, part) for part in result]
+            return [await self._offload_messages(session, request, part) for part in result]
         update = result.update if isinstance(result, Command) else None
         # A parent graph may have no tool that reads.
         if isinstance(update, dict) and "messages" in update and result.graph is None:
-            messages = await self._offload(session, request, update["messages"])
+            messages = await self._offload_messages(session, request, update["messages"])
             return replace(result, update={**update, "messages": messages})
         return await self._offload_message(session, request, result)
 
