@@ -97,12 +97,16 @@ async def take_over(session: Session, words: object, giver: Session) -> None:
     """
     if giver is session:
         return
-    text = str(words).lower()
-    with suppress(StoreError):  # reading one of them says why
-        for pointer in await in_thread(giver.results.list_readable):
+
+    def take_over_named() -> None:
+        text = str(words).lower()
+        for pointer in giver.results.list_readable():
             table = result_name(pointer.tool_name, pointer.pointer_id).lower()
             if pointer.pointer_id in text or table in text:
                 session.results.adopt(pointer)
+
+    with suppress(StoreError):  # reading one of them says why
+        await in_thread(take_over_named)  # for texts of megabytes
 
 
 async def inlined(session: Session, value: Any) -> Any:

@@ -25,7 +25,7 @@ USED: dict[str, set[str]] = {
     "asyncio.run(session.fold([{'role': 'user', 'content': 'Hi'}]))": {"history"},
     "asyncio.run(session.pack('Which?', max_tokens=100))": {"packing"},
     "session.tools()": {"results", "tools"},
-    "session.overview()": {"results", "history"},
+    "session.overview()": {"history"},
 }
 
 
