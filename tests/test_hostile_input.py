@@ -205,11 +205,10 @@ async def list_results(place: Place, text: str) -> object:
     "ContextPointerStore.aload_result",
     "ToolContextManager.aload_result",
     "ToolContextManager.load_contexts",
-    "ToolContextManager.of",
     "ToolContextManager.save_context",
 )
 async def load(place: Place, text: str) -> object:
-    manager = await ToolContextManager.of(place.session)
+    manager = ToolContextManager.over(place.session)
     pointer = await manager.save_context("web", {}, text)
     await place.store.aload_result(pointer=pointer)
     await manager.load_contexts([pointer])

@@ -86,16 +86,6 @@ class ToolContextManager:
         self._clear_on_exit = clear_on_exit
 
     @classmethod
-    async def of(cls, session: Session) -> Self:
-        """Return a manager of a session, with everything that is stored under the session's id.
-
-        Raises:
-            StoreError: If the stored results cannot be listed.
-        """
-        await session.results.resume()
-        return cls.over(session)
-
-    @classmethod
     def over(cls, session: Session) -> Self:
         """Return a manager of a session, which lists what the session saved or resumed."""
         # The constructor's parameters are specified (S4), and they describe a new session.

@@ -141,7 +141,9 @@ async def test_a_run_copies_no_pointer_of_its_session_s4_02() -> None:
     )
     [result] = await executor.execute_plan(["Add the numbers"], "q", session="user:1")
     assert result.success
-    manager = await ToolContextManager.of(Session(store, session_id="user:1"))
+    session = Session(store, session_id="user:1")
+    await session.results.resume()
+    manager = ToolContextManager.over(session)
     assert manager.pointers == (store.pointer,)
     assert manager.pointers[0] is store.pointer
     assert manager.session.results.sources("user:1") == []

@@ -13,7 +13,6 @@ import pytest
 from llm_common.agents import (
     ContextPointer,
     FileContextPointerStore,
-    Session,
     ToolContextManager,
 )
 from tests.apps.cli.running import run, run_json
@@ -303,7 +302,7 @@ async def test_a_question_of_several_sessions_names_none_of_them(
 ) -> None:
     queries = []
     for user in ("user:1", "user:2"):
-        manager = await ToolContextManager.of(Session(store, session_id=user))
+        manager = ToolContextManager(pointer_store=store, session_id=user)
         queries.append(manager.query_id_of("What do I owe?"))
         await manager.save_context("get_debts", {}, {"of": user}, query_id=queries[-1])
     before = state(store.base_dir)

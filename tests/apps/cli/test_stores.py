@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.agents import FileContextPointerStore, Session, ToolContextManager
+from llm_common.agents import ToolContextManager
 from tests.apps.cli.running import run, run_json
 
 QUESTION = "Which orders were refused? All of them, please."
@@ -19,8 +19,7 @@ async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     await manager.save_context(
         "list_orders", {}, [{"order": 1}], query_id=ToolContextManager.hash_query(QUESTION)
     )
-    session = Session(FileContextPointerStore(folder), session_id="user:42")
-    named = await ToolContextManager.of(session)
+    named = ToolContextManager(folder, session_id="user:42")
     await named.save_context(
         "list_parts", {}, [{"part": 1}], query_id=named.query_id_of("Which parts?")
     )

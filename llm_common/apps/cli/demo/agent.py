@@ -12,7 +12,6 @@ from llm_common.agents import (
     OffloadPolicy,
     Session,
     TokenBudget,
-    ToolContextManager,
 )
 from llm_common.apps.cli.demo.baselines import best_records, first_tokens
 from llm_common.apps.cli.demo.public_data import public_tools
@@ -73,27 +72,26 @@ async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
     """
     session = Session(FileContextPointerStore(folder / STORE), session_id=f"demo:{number}")
     await session.clear()  # of an earlier demo in this folder
-    manager = await ToolContextManager.of(session)
     model = ScriptedClient([], default=_NO_ANSWER)
     executor = AgenticExecutor(
         model,
         public_tools(),
-        manager,
+        session,
         selector=LexicalToolSelector(),
         offload=OffloadPolicy(),
         read_back=True,
     )
     # With texts, so that the page shows the prompt. The data is public.
     trace = Trace(folder / TRACES, texts=True)
-    with trace.run(manager.query_id_of(question.text), query=question.text) as run:
+    with trace.run(session.results.query_id_of(question.text), query=question.text) as run:
         answer = await executor.run(
-            question.text, plan=question.steps, answering=Answering(budget=BUDGET), session=manager
+            question.text, plan=question.steps, answering=Answering(budget=BUDGET)
         )
     trace.flush()  # the pages are rendered from the file
 
     outputs = []
     tokens = {}
-    for pointer in manager.get_all_pointers():
+    for pointer in session.results.pointers.values():
         output = await session.store.aload_result(pointer=pointer)
         text = output if isinstance(output, str) else to_json(output)
         tokens[pointer.pointer_id] = DefaultCounter().count(text)
