@@ -38,7 +38,7 @@ from llm_common.agents.session.config import OffloadPolicy
 from llm_common.agents.session.offloading import OffloadTurn, text_of, unstored
 from llm_common.agents.session.session import Session
 from llm_common.core.structured import Attempt, cost_of, usage_of
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core.tokens import CountedOnce, DefaultCounter
 from llm_common.errors import (
     LLMCommonError,
     RunBusyError,
@@ -46,6 +46,7 @@ from llm_common.errors import (
     ToolFailedError,
     UnserialisableError,
 )
+from llm_common.parts.fill import fill
 from llm_common.parts.result_parts import ResultParts
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.pointer import digest_of
@@ -503,53 +504,58 @@ class RunState:
 
     def _outputs(self, pointers: Sequence[ContextPointer], words: str) -> dict[str, Any]:
         """Return stored outputs for a prompt, best first."""
-        counter = DefaultCounter()
+        counter = CountedOnce(DefaultCounter())
+
+        def tokens_of(entry: dict[str, Any]) -> int:
+            return counter.count(stable_json(entry))
+
         tokens_left = self.limits.max_outputs_tokens
         entries: list[dict[str, Any]] = []
         # The parts that a task read back serve that task only, newest first.
         readings = self._tasks[-1].readings if self._tasks else []
         for reading in reversed(readings):
             entry = {"pointer_id": reading.pointer_id, "read_back": reading.text}
-            tokens = counter.count(stable_json(entry))
+            tokens = tokens_of(entry)
             if tokens <= tokens_left:
                 tokens_left -= tokens
                 entries.append(entry)
 
-        not_listed = len(pointers)
-        for ranked in rank_pointers(words, pointers, limit=_MAX_RANKED):
-            entry, line = self._entry(ranked.pointer, words)
-            tokens = counter.count(stable_json(entry))
-            if tokens > tokens_left:
-                entry = line
-                tokens = counter.count(stable_json(entry))
-            if tokens > tokens_left:
-                break
-            tokens_left -= tokens
-            entries.append(entry)
-            not_listed -= 1
-        outputs: dict[str, Any] = {"stored_outputs": entries}
+        ranked = [best.pointer for best in rank_pointers(words, pointers, limit=_MAX_RANKED)]
+        # What an output has is worth more than the names of several others.
+        shown = fill(tokens_left, (self._entry(pointer, words) for pointer in ranked), tokens_of)
+        tokens_left -= sum(map(tokens_of, shown))
+        lines = fill(tokens_left, map(self._line, ranked[len(shown) :]), tokens_of)
+        not_listed = len(pointers) - len(shown) - len(lines)
+        outputs: dict[str, Any] = {"stored_outputs": [*entries, *shown, *lines]}
         if not_listed:
             outputs["not_listed"] = not_listed
         return outputs
 
-    def _entry(self, pointer: ContextPointer, words: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return an entry with an output's content or parts, and a line that only names it."""
-        call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
-        shape = pointer.digest.partition("; ")[0]
-        line = call | {"holds": shape, "unread": self._unread("all of it")}
+    def _entry(self, pointer: ContextPointer, words: str) -> dict[str, Any]:
+        """Return an entry with an output's content or parts."""
         # An unknown size counts as too large.
         if (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
-            return line, line
+            return self._line(pointer)
+        call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
         try:
             result = self.session.results.load_result(pointer=pointer)
         except StoreError:
-            return call | {"unread": "it is no longer stored"}, line
+            return call | {"unread": "it is no longer stored"}
         text = text_of(result)
         if len(text) <= _SHOWN_CHARS:
-            return call | {"result": result}, line
+            return call | {"result": result}
         parts = ResultParts(text, result, words).excerpt(_SHOWN_CHARS).text
         unread = self._unread(f"most of its {len(text):,} characters")
-        return call | {"parts": parts, "unread": unread}, line
+        return call | {"parts": parts, "unread": unread}
+
+    def _line(self, pointer: ContextPointer) -> dict[str, Any]:
+        """Return an entry that only names an output."""
+        return {
+            "pointer_id": pointer.pointer_id,
+            "call": pointer.summary,
+            "holds": pointer.digest.partition("; ")[0],
+            "unread": self._unread("all of it"),
+        }
 
     def _unread(self, part: str) -> str:
         return f"{part}; {self._reader_name} reads it" if self._reader_name else part
