@@ -54,6 +54,7 @@ from llm_common.context import (
 from llm_common.errors import LLMCommonError
 from llm_common.history import FoldPolicy, fold, search_history
 from llm_common.integrations import translation
+from llm_common.integrations.delegation import calling, take_over_from_callers
 from llm_common.integrations.functions import wrap_tool
 from llm_common.memory import Event, InMemoryMemory, MemoryFilters, SqliteMemory
 from llm_common.testing import ScriptedClient
@@ -444,7 +445,9 @@ async def remember_in_sqlite(place: Place, text: str) -> object:
         await memory.aclose()
 
 
-@call("fold_messages", "choose_tools", "read_back", "read_back_or_explain")
+@call(
+    "fold_messages", "choose_tools", "read_back", "read_back_or_explain", "take_over_from_callers"
+)
 async def translate(place: Place, text: str) -> object:
     await translation.choose_tools(
         place.session, definitions(text), describe=lambda tool: tool, messages=messages(text)
@@ -453,6 +456,8 @@ async def translate(place: Place, text: str) -> object:
         name = place.session.tools()[0].name
         await translation.read_back(place.session, name, {"id": text})
     await translation.read_back_or_explain(place.session, name, {"id": text})
+    with calling(Session(place.store), {"task": text}):
+        await take_over_from_callers(place.session)
     return await translation.fold_messages(
         place.session,
         messages(text),

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from llm_common.agents import Session, Sessions, text_of
+from llm_common.agents import ContextPointer, Session, Sessions, text_of
 from llm_common.core import count_tokens
 from llm_common.errors import StoreError
 from llm_common.runtime import in_thread
@@ -97,16 +97,19 @@ async def take_over(session: Session, words: object, giver: Session) -> None:
     """
     if giver is session:
         return
-
-    def take_over_named() -> None:
-        text = str(words).lower()
-        for pointer in giver.results.list_readable():
-            table = result_name(pointer.tool_name, pointer.pointer_id).lower()
-            if pointer.pointer_id in text or table in text:
-                session.results.adopt(pointer)
-
     with suppress(StoreError):  # reading one of them says why
-        await in_thread(take_over_named)  # for texts of megabytes
+        for pointer in await in_thread(_named_in, words, giver):
+            session.results.adopt(pointer)
+
+
+def _named_in(words: object, giver: Session) -> list[ContextPointer]:
+    text = str(words).lower()
+    named = []
+    for pointer in giver.results.list_readable():
+        table = result_name(pointer.tool_name, pointer.pointer_id).lower()
+        if pointer.pointer_id in text or table in text:
+            named.append(pointer)
+    return named
 
 
 async def inlined(session: Session, value: Any) -> Any:

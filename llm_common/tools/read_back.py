@@ -1,6 +1,7 @@
 """Read-back: a model reads the part of a stored result that it needs, and no more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -172,6 +173,7 @@ class ReadBackTool(Tool):
         name: The tool's name.
         max_tokens: Maximum tokens of an answer.
         counter: Counts tokens. None takes `DefaultCounter`.
+        running: Returns the context in which a call runs, such as that of a trace.
 
     Raises:
         ConfigError: If the name is not allowed.
@@ -179,7 +181,7 @@ class ReadBackTool(Tool):
         ValueError: If `max_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
-    __slots__ = ("_counter", "_load", "_max_tokens")
+    __slots__ = ("_counter", "_load", "_max_tokens", "_running")
 
     def __init__(
         self,
@@ -188,6 +190,7 @@ class ReadBackTool(Tool):
         name: str = READER_NAME,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         counter: TokenCounter | None = None,
+        running: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         if max_tokens < MIN_LIMIT_TOKENS:
             raise ValueError(f"max_tokens is {max_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
@@ -200,6 +203,7 @@ class ReadBackTool(Tool):
         self._load = load
         self._max_tokens = max_tokens
         self._counter = counter or DefaultCounter()
+        self._running = running
 
     async def run(self, args: Mapping[str, Any]) -> ContextReading:
         """Return the piece that the arguments request.
@@ -218,9 +222,14 @@ class ReadBackTool(Tool):
             hint = ""
             max_tokens = self._max_tokens
         try:
-            reading = await read_context(
-                pointer_id, load=self._load, max_tokens=max_tokens, counter=self._counter, **part
-            )
+            with self._running():
+                reading = await read_context(
+                    pointer_id,
+                    load=self._load,
+                    max_tokens=max_tokens,
+                    counter=self._counter,
+                    **part,
+                )
         except StoreError as exc:
             # A model that reads only "not found" repeats the call, which may cost money or write
             # twice. So no reason hints to run the tool again.

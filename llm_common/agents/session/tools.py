@@ -19,7 +19,6 @@ from llm_common.history.message_shapes import (
     newest_first,
 )
 from llm_common.parts.fill import fill, largest_room
-from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import ReadBackTool, flat_arguments
 from llm_common.tools.tool import Tool
@@ -224,12 +223,12 @@ class SessionTools:
 
     def reader(self, name: str | None = None) -> ReadBackTool:
         """Return the tool that reads a result by its id. See `Session.reader`."""
-        return _RecordedReader(
-            self._trace,
-            load=self._results.saved.load_payload,
+        return ReadBackTool(
+            self._results.saved.load_payload,
             name=name or self._config.offload.reader_name,
             max_tokens=self._config.max_read_tokens,
             counter=self._config.counter,
+            running=self._trace.recorded,
         )
 
     def searcher(self) -> Tool:
@@ -286,26 +285,6 @@ class SessionTools:
             return self._config.counter.count(text) <= self._config.max_read_tokens
 
         return one_line(line, max_chars=largest_room(len(line), fits) or 1)
-
-
-class _RecordedReader(ReadBackTool):
-    """`read_context` of a session whose calls are recorded.
-
-    Args:
-        trace: Records the calls.
-        options: The arguments of `ReadBackTool`.
-    """
-
-    __slots__ = ("_trace",)
-
-    def __init__(self, trace: SessionTrace, **options: Any) -> None:
-        super().__init__(**options)
-        self._trace = trace
-
-    async def run(self, args: Mapping[str, Any]) -> ContextReading:
-        """Return the piece that the arguments request. See `ReadBackTool.run`."""
-        with self._trace.recorded():
-            return await super().run(args)
 
 
 class _TextTool(Tool):
