@@ -24,7 +24,13 @@ from llm_common.agents import (
 )
 from llm_common.context import TurnEntry
 from llm_common.core import DefaultCounter
-from llm_common.errors import ConfigError, InvalidIdError, PointerNotFoundError, ToolFailedError
+from llm_common.errors import (
+    ConfigError,
+    InvalidIdError,
+    PointerNotFoundError,
+    ToolArgumentsError,
+    ToolFailedError,
+)
 from llm_common.history import FoldPolicy
 from llm_common.tools import ToolDefinition
 
@@ -177,6 +183,10 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert "part 1999" in answer
     assert COUNTER.count(answer) <= 300
     assert "try others" in str(await search.run({"words": "zygomorphic"}))
+    # The name of the argument in the calls of an older conversation.
+    assert "part 1999" in str(await search.run({"query": "part 1999"}))
+    with pytest.raises(ToolArgumentsError, match="'sql' was unexpected"):
+        await search.run({"words": "part 1999", "sql": "SELECT 1"})
 
 
 async def test_bytes_of_a_text_are_a_text_s4_01() -> None:

@@ -295,7 +295,10 @@ async def test_a_question_is_never_folded_for_the_content_of_a_result(how: str) 
     assert "stored under the id" in str(getattr(result.parts[1], "content", ""))
 
 
-async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str) -> None:
+@pytest.mark.parametrize("conversation", [None, "of the delegate"])
+async def test_a_delegate_reads_the_pointers_that_it_is_given(
+    how: str, conversation: str | None
+) -> None:
     sessions = Sessions()
 
     def reads_named(messages: list[ModelMessage]) -> ModelResponse:
@@ -311,7 +314,7 @@ async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str) -> None:
 
     async def ask_other(question: str) -> str:
         """Asks another agent."""
-        return str((await inner.run(question)).output)
+        return str((await inner.run(question, conversation_id=conversation)).output)
 
     script = Script(
         calls(("list_parts", {"kind": "all"})),
