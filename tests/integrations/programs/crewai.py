@@ -1,6 +1,7 @@
-"""The program with CrewAI: a crew for each question, which keeps no conversation."""
+"""The program with CrewAI: one crew for all users, which keeps no conversation."""
 
 import asyncio
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,23 @@ from tests.integrations.programs.process import Ask, run
 
 
 def program(url: str, folder: Path) -> Ask:
-    model = LLM(model="openai/gpt-4o", base_url=url, api_key="none", max_retries=0)
+    current: ContextVar[Session] = ContextVar("current")
+    wrapped = [wrap_tool(function, current.get) for function in TOOLS]
+    functions = [*wrapped, *tool_functions(current.get, sync=True)]
     make: Any = Agent  # its types do not have the fields
+    clerk = make(
+        role="Clerk",
+        goal="Answer",
+        backstory="You know the shop.",
+        tools=[tool(function) for function in functions],
+        llm=LLM(model="openai/gpt-4o", base_url=url, api_key="none", max_retries=0),
+    )
+    task = Task(description="{question}", expected_output="A text", agent=clerk)
+    crew = Crew(agents=[clerk], tasks=[task])
 
     def answer(user: str, text: str) -> str:
-        session = Session(folder / "context", session_id=user)
-        wrapped = [wrap_tool(function, session, query=text) for function in TOOLS]
-        functions = [*wrapped, *tool_functions(session, sync=True)]
-        agent = make(
-            role="Clerk",
-            goal="Answer",
-            backstory="You know the shop.",
-            tools=[tool(function) for function in functions],
-            llm=model,
-        )
-        task = Task(description=text, expected_output="A text", agent=agent)
-        return str(Crew(agents=[agent], tasks=[task]).kickoff())
+        current.set(Session(folder / "context", session_id=user))
+        return str(crew.copy().kickoff(inputs={"question": text}))
 
     async def ask(user: str, text: str) -> str:
         return await asyncio.to_thread(answer, user, text)
