@@ -102,9 +102,9 @@ class Player(Endpoint):
             return [("list_orders", customer), ("read_log", customer)]
         if prompt.replies == 1:
             log = self._pointers[prompt.user, "read_log"]
-            return [self._row(prompt.user, 4_321), _reading(log, regex="ERROR.*")]
+            return [self._row(prompt.user, 4_321), _reading(log, pattern="ERROR.*")]
         if prompt.replies == 2:
-            return [self._count(prompt.user, 700), ("search_context", {"query": "disk failed"})]
+            return [self._count(prompt.user, 700), ("search_context", {"words": "disk failed"})]
         return prompt.text
 
     def _track(self, prompt: Prompt) -> Reply:
@@ -135,19 +135,29 @@ class Player(Endpoint):
         return ("query_context", {"sql": sql})
 
 
-def _reading(pointer_id: str, **select: str) -> tuple[str, dict[str, Any]]:
-    return ("read_context", {"pointer_id": pointer_id, "select": select})
+def _reading(pointer_id: str, **part: str) -> tuple[str, dict[str, Any]]:
+    return ("read_context", {"id": pointer_id, **part})
+
+
+# The readers of the hooks name some arguments differently, and nest those of a part.
+_OTHER_NAMES = {"id": "pointer_id", "pattern": "regex", "words": "query"}
 
 
 def _fitted(
     name: str, args: dict[str, Any], offered: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
-    """Return a call with the name and the arguments that the framework declares."""
+    """Return a call with the names that the framework declares."""
     # Claude Code puts the server before a tool's name.
     [name] = [tool for tool in offered if tool == name or tool.endswith(f"__{name}")]
-    if "select" in args and "select" not in offered[name]["properties"]:
-        args = {"pointer_id": args["pointer_id"], **args["select"]}
-    return name, args
+    declared = offered[name]["properties"]
+    fitted: dict[str, Any] = {}
+    for argument, value in args.items():
+        known = argument if argument in declared else _OTHER_NAMES.get(argument, argument)
+        if known in declared:
+            fitted[known] = value
+        else:
+            fitted.setdefault("select", {})[known] = value
+    return name, fitted
 
 
 def chat_prompt(body: dict[str, Any]) -> Prompt:

@@ -1,6 +1,7 @@
-"""The program with smolagents: an agent for each user, which a restart ends."""
+"""The program with smolagents: the same tools for the agents of all users."""
 
 import asyncio
+from contextvars import ContextVar
 from pathlib import Path
 
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
@@ -13,14 +14,15 @@ from tests.integrations.programs.process import Ask, run
 
 def program(url: str, folder: Path) -> Ask:
     model = OpenAIServerModel("scripted", api_base=url, api_key="none")
+    current: ContextVar[Session] = ContextVar("current")
+    wrapped = [wrap_tool(function, current.get) for function in TOOLS]
+    functions = [*wrapped, *tool_functions(current.get, sync=True)]
+    tools = [tool(function) for function in functions]
     agents: dict[str, ToolCallingAgent] = {}
 
     def answer(user: str, text: str) -> str:
+        current.set(Session(folder / "context", session_id=user))
         if user not in agents:
-            session = Session(folder / "context", session_id=user)
-            wrapped = [wrap_tool(function, session) for function in TOOLS]
-            functions = [*wrapped, *tool_functions(session, sync=True)]
-            tools = [tool(function) for function in functions]
             agents[user] = ToolCallingAgent(tools=tools, model=model, verbosity_level=0)
         return str(agents[user].run(text, reset=False))
 
