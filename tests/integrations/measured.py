@@ -50,9 +50,12 @@ def pins() -> dict[str, str]:
 def rows_of(page: str) -> dict[str, str]:
     """Return the rows of the table by the name of the page that they link to."""
     table = page.partition(_START)[2].partition(_END)[0]
-    rows = re.findall(r"^\| \[.*?\]\(integrations/(\w+)\.md\) .*\n", table, re.MULTILINE)
-    lines = [line for line in table.splitlines() if "](integrations/" in line]
-    return dict(zip(rows, lines, strict=True))
+    rows: dict[str, str] = {}
+    for line in table.splitlines():
+        linked = re.search(r"\]\(integrations/(\w+)\.md\)", line)
+        if linked:
+            rows[linked[1]] = line
+    return rows
 
 
 def row(name: str, measured: dict[str, Any] | None) -> str:
