@@ -5,7 +5,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -15,7 +14,6 @@ from llm_common.context.mentions import excluded_items, files_named_in, is_code,
 from llm_common.context.request import (
     ContextFile,
     DataPoolSnapshot,
-    FileMetadata,
     Kind,
     Score,
     Scores,
@@ -39,16 +37,14 @@ _Value = TypeVar("_Value")
 
 _MAX_WEIGHED = 60  # relevant files rank well above this, and each further file has to be read
 
-# Chosen on the half `tune` of commits and issues of public repositories. "Finding files" in
+# Chosen on the halves `tune` of commits and issues of public repositories. "Finding files" in
 # docs/benchmarks.md has the results. The best match by words scores 1.
 _CODE = 0.7  # code answers most questions about a folder, although prose matches more words
 _SECONDARY = 0.5  # the share of `_CODE` for vendored code, documentation, examples and scripts
 _SIZE = 0.05  # per tenfold size: BM25 prefers short files, and long ones answer more often
-_NAMED = 0.5  # for a path in the query, divided among the files that it may mean
+_NAMED = 0.25  # for a path in the query, divided among the files that it may mean
 _TEST_LOSS_OF_CHANGES = 0.1  # a change of code often changes its tests too
-_TEST_LOSS = 0.4  # tests seldom answer a question or explain a bug
-_RECENT = 0.1  # per file, fading over a week: .006 and .012 of 171 commits' files
-_WEEK_S = 7 * 24 * 3600.0
+_TEST_LOSS = 0.35  # tests seldom answer a question or explain a bug
 _IS_QUESTION_OR_REPORT = re.compile(
     r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
     re.IGNORECASE,
@@ -59,8 +55,6 @@ _IS_SECONDARY = re.compile(
     r"|\.(?:html?|css|scss|less|ipynb|sh|bash|bat|ps1|cmake|tf)$",
     re.IGNORECASE,
 )
-# The end of the year 9999. File systems store later times, `datetime` cannot.
-_MAX_TIME_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +301,7 @@ def _unlisted_reason(path: str) -> str:
 
 
 def candidate_files(
-    question: FolderQuestion,
-    search: FolderSearch,
-    named: Mapping[str, ContainedFile],
-    *,
-    now: datetime,
+    question: FolderQuestion, search: FolderSearch, named: Mapping[str, ContainedFile]
 ) -> tuple[tuple[ContextFile, ...], Scores]:
     """Return the files worth weighing for a question, each once, with their scores.
 
@@ -323,18 +313,10 @@ def candidate_files(
         search: The result of the search for it.
         named: Files that the caller named, by the path to display. Other paths of the same file
             are dropped.
-        now: The time from which ages are measured.
     """
     parts = _parts_by_path(question, search)
-    loss = _TEST_LOSS_OF_CHANGES if question.asks_for_change else _TEST_LOSS
-
-    def score_of(path: str, recent: float = 0.0) -> Score:
-        summands = {**parts.get(path, {"words": 0.0}), "recent": recent}
-        summands["test"] = -loss * math.fsum(summands.values()) * is_test(path)
-        rule = "mentioned" if path in named or summands.get("named") else "ranked"
-        return Score(math.fsum(summands.values()), summands, rule)
-
-    best = sorted(parts, key=lambda path: (-score_of(path).value, path))[:_MAX_WEIGHED]
+    values = {path: math.fsum(summands.values()) for path, summands in parts.items()}
+    best = sorted(values, key=lambda path: (-values[path], path))[:_MAX_WEIGHED]
     files: list[ContextFile] = []
     scores: dict[tuple[Kind, str], Score] = {}
     seen: set[Path] = set()
@@ -348,7 +330,9 @@ def candidate_files(
         file = read_file(path, source)
         if file is not None:
             files.append(file)
-            scores["file", path] = score_of(path, _recency(file, now))
+            summands = parts.get(path, {})
+            rule = "mentioned" if path in named or summands.get("named") else "ranked"
+            scores["file", path] = Score(values.get(path, 0.0), summands, rule)
     return tuple(files), scores
 
 
@@ -364,16 +348,12 @@ def read_file(path: str, source: ContainedFile) -> ContextFile | None:
     content = source.read(max_bytes=MAX_FILE_BYTES)
     if content is None or is_binary(content.data):
         return None
-    changed_s = min(max(content.mtime_s, 0.0), _MAX_TIME_S)
     return ContextFile(
         id=path,
         path=path,
         name=PurePosixPath(path).name,
         content=DEFAULT_REDACTOR.shapes(content.text()),
         language=language_of(path),
-        metadata=FileMetadata(
-            size=len(content.data), last_modified=datetime.fromtimestamp(changed_s, tz=UTC)
-        ),
     )
 
 
@@ -389,6 +369,7 @@ def _parts_by_path(question: FolderQuestion, search: FolderSearch) -> dict[str, 
     mentioned = files_named_in(question.text, map(path_stub, search.files))
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
+    loss = _TEST_LOSS_OF_CHANGES if question.asks_for_change else _TEST_LOSS
     parts: dict[str, dict[str, float]] = {}
     for path in {*words, *named}:
         code = _CODE * is_code(path)
@@ -400,11 +381,5 @@ def _parts_by_path(question: FolderQuestion, search: FolderSearch) -> dict[str, 
             "size": _SIZE * math.log10(100 + search.sizes.get(path, 0)),
             "named": named.get(path, 0.0),
         }
+        parts[path]["test"] = -loss * math.fsum(parts[path].values()) * is_test(path)
     return parts
-
-
-def _recency(file: ContextFile, now: datetime) -> float:
-    changed = file.metadata.last_modified
-    if changed is None:
-        return 0.0
-    return _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S)

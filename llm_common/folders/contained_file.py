@@ -35,10 +35,9 @@ codecs.register_error(_OTHER_BYTES, _read_as_cp1252)
 
 
 class FileContent(NamedTuple):
-    """The bytes of a file, and its modification time in seconds since 1970."""
+    """The bytes of a file."""
 
     data: bytes
-    mtime_s: float
 
     def text(self, *, max_bytes: int | None = None) -> str:
         """Decode the data, without a byte order mark and with line feeds only.
@@ -106,7 +105,7 @@ class ContainedFile(NamedTuple):
             os.close(descriptor)
         if len(data) > max_bytes:
             return None
-        return FileContent(data, status.st_mtime)
+        return FileContent(data)
 
 
 def _open(root: Path, path: str) -> int:

@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -72,7 +71,7 @@ class PackedFile:
         score: The score, comparable within one pack. Higher is better, and the best match by words
             scores 1.
         parts: The summands of the score: `words`, `code`, `size`, `named` (the question names its
-            path), `recent`, and `test`, which is negative.
+            path), and `test`, which is negative.
         reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
             or `share`. For a file left out, `no_room`, `poor_match` (its passages match far less
             than the best one), `below_cut_off` (scores less than `min_score`), `limit_reached`
@@ -190,9 +189,8 @@ def pack_folder(
 
     Passages that match far less than the best one are left out, even if the budget has room for
     them. Named files keep all of theirs, and the three best files keep one. A larger budget keeps
-    everything and adds more. The same files, question and options return the same text, except that
-    a file scores more in the weeks after a change. The call blocks: in a coroutine, await
-    `asyncio.to_thread(pack_folder, query, path)`.
+    everything and adds more. The same files, question and options return the same text. The call
+    blocks: in a coroutine, await `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.
@@ -360,8 +358,8 @@ def _choose(
     pack_format: PackFormat,
 ) -> ContextBundle:
     """Return the bundle of the best passages, and record the choice in the run's trace."""
-    now, budget = datetime.now(UTC), request.token_budget
-    files, scores = candidate_files(question, search, named, now=now)
+    budget = request.token_budget
+    files, scores = candidate_files(question, search, named)
     bundle = pack_passages(
         files,
         scores,

@@ -25,7 +25,7 @@ ProgressCallback = Callable[[str, int, int], object]
 Both numbers are 0 if the total is unknown.
 """
 
-_WEIGHTS: Final[Mapping[str, float]] = {"contents": 1.0, "paths": 0.5, "symbols": 0.3}
+_WEIGHTS: Final[Mapping[str, float]] = {"contents": 1.0, "paths": 0.75, "symbols": 0.3}
 _TYPICAL_FILES: Final = 100
 _TYPICAL_WORDS: Final[Mapping[str, int]] = {"contents": 800, "paths": 5, "symbols": 25}
 _NO_WORD = "0nowordofanyfile0"  # a token that no text contains

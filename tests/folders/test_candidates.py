@@ -1,8 +1,6 @@
 """Test which files are weighed for a question, and their scores."""
 
-import os
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,30 +10,19 @@ from llm_common.folders.candidates import FolderQuestion, FolderSearch, candidat
 from llm_common.folders.contained_file import ContainedFile
 from tests.folders.tree import write
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-LONG_AGO = timedelta(days=999)
-
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def weigh(
-    tree: Path,
-    ranked: Mapping[str, float],
-    query: str = "q",
-    ages: Mapping[str, timedelta] | None = None,
-) -> dict[str, Score]:
+def weigh(tree: Path, ranked: Mapping[str, float], query: str = "q") -> dict[str, Score]:
     """Return the scores of the candidates, in order, for these scores of a search."""
     write(tree, dict.fromkeys(ranked, "text\n"))
-    for path in ranked:
-        changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()
-        os.utime(tree / path, (changed, changed))
     search = FolderSearch(
         files={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
     )
-    files, scores = candidate_files(FolderQuestion(query), search, {}, now=NOW)
+    files, scores = candidate_files(FolderQuestion(query), search, {})
     assert len(scores) == len(files)
     return {file.path: scores["file", file.path] for file in files}
 
@@ -99,12 +86,3 @@ def test_source_ranks_before_docs_examples_and_vendored_code(tree: Path) -> None
 def test_code_is_weighed_even_behind_many_better_matches(tree: Path) -> None:
     prose = {f"docs/{number}.md": 1.0 for number in range(300)}
     assert next(iter(weigh(tree, {**prose, "src/a.py": 0.5}))) == "src/a.py"
-
-
-def test_the_score_of_a_recent_change_fades_within_weeks(tree: Path) -> None:
-    ages = {"new.md": timedelta(0), "week.md": timedelta(days=7), "future.md": -timedelta(days=9)}
-    scores = weigh(tree, dict.fromkeys(ages, 1.0), ages=ages)
-    recent = {path: score.parts["recent"] for path, score in scores.items()}
-    assert recent == pytest.approx(
-        {"new.md": 0.1, "week.md": 0.1 / 2.71828, "future.md": 0.1}, rel=1e-4
-    )

@@ -80,13 +80,6 @@ def test_encodings_of_windows_are_read_f_164(root: Path, data: bytes, text: str)
     assert content.text(max_bytes=5).startswith(text[:1])
 
 
-def test_reading_returns_the_modification_time(root: Path) -> None:
-    os.utime(root / "full", (7.5, 7.5))
-    content = ContainedFile(root, "full").read(max_bytes=100)
-    assert content
-    assert content.mtime_s == 7.5
-
-
 @pytest.mark.skipif(
     sys.platform != "linux", reason="needs a file that is longer than its size says"
 )

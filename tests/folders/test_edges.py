@@ -1,6 +1,5 @@
 """Folders at their edges: nested checkouts, names with brackets, homonyms, several files."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_listing import list_paths
 from llm_common.text.ignore_rules import IgnoreRules
 from tests.folders.tree import git, write
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +100,7 @@ def test_a_question_that_is_none_is_named(query: str, problem: str, tmp_path: Pa
 
 
 def scored(tree: Path, query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
-    _, scores = candidate_files(FolderQuestion(query), search, {}, now=NOW)
+    _, scores = candidate_files(FolderQuestion(query), search, {})
     return {path: dict(score.parts) for (_, path), score in scores.items()}
 
 

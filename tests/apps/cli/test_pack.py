@@ -163,9 +163,7 @@ def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Pat
     write(tree, {f"src/cookie_{number}.py": FILLER[:900] for number in range(9)})
     arguments = ("when does a cookie expire", tree, "--budget", "256", "--explain")
     explained = run_json(cache, *arguments)["explain"]
-    assert {"words", "code", "size", "named", "test", "recent"} == set(
-        explained["kept"][0]["parts"]
-    )
+    assert {"words", "code", "size", "named", "test"} == set(explained["kept"][0]["parts"])
     assert explained["dropped"]
     output = run(cache, *arguments).stderr
     assert "words=" in output
