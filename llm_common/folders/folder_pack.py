@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -74,8 +73,7 @@ class PackedFile:
             path), and `test`, which is negative.
         reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
             or `share`. For a file left out, `no_room`, `poor_match` (its passages match far less
-            than the best one), `below_cut_off` (scores less than `min_score`), `limit_reached`
-            (`max_files`) or `empty`.
+            than the best one), `limit_reached` (`max_files`) or `empty`.
         words: Up to four words of the question that the file or its path contains, rarest first.
             Empty for a file outside the searched folders.
     """
@@ -97,7 +95,7 @@ class FolderPack:
         query: The question, without surrounding whitespace.
         folders: The searched folders, resolved. A folder inside another one is not repeated.
         text: The text for the prompt, fenced and never over the budget. Empty if no file is related
-            to the question, or none scores `min_score`.
+            to the question.
         counter: A description of the token counter.
         searched: Number of searched files.
         read: Number of searched files that were read because the index did not have their current
@@ -167,7 +165,6 @@ def pack_folder(
     generated: bool = False,
     exclude: Sequence[str | Path] = (),
     max_files: int | None = None,
-    min_score: float = 0.0,
     line_numbers: bool = False,
     tree: bool = False,
     question: bool = False,
@@ -203,8 +200,6 @@ def pack_folder(
             sources.
         exclude: Globs of paths to leave out, as in a `.gitignore`. A `Path` leaves out one file.
         max_files: Maximum number of files in the text. None for as many as fit.
-        min_score: Files that score less are left out, except those in `paths`. See
-            `PackedFile.parts`.
         line_numbers: Whether each line begins with its number in the file, such as `12:import sys`.
             Records keep their numbers.
         tree: Whether a file tree comes first, in at most a tenth of the budget: the packed files,
@@ -224,7 +219,7 @@ def pack_folder(
             folder nor a text file of at most 1 MB, if a limit is invalid, or if `exclude` is one
             string. Later, if SQLite has no FTS5, or the user has no home folder.
     """
-    _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
+    _check(query, budget_tokens, exclude, max_files)
     folders, files = _resolve(paths or (Path(),))
     folder_question = FolderQuestion(query)
     request, label = _request(folder_question.text, budget_tokens, counter)
@@ -252,7 +247,6 @@ def pack_folder(
             search,
             files,
             max_files=max_files,
-            min_score=min_score,
             pack_format=pack_format,
         )
     return FolderPack(
@@ -277,9 +271,7 @@ def _check(
     query: object,
     budget_tokens: int,
     exclude: Sequence[str | Path],
-    *,
     max_files: int | None,
-    min_score: float,
 ) -> None:
     if not isinstance(query, str) or not query.strip():
         problem = "not be empty"
@@ -309,12 +301,6 @@ def _check(
             f"{max_files!r} is not a number of files; pass 1 or more, or None for as many as fit",
             variable="max_files",
             value=repr(max_files),
-        )
-    if type(min_score) not in (int, float) or not isfinite(min_score):
-        raise ConfigError(
-            f"{min_score!r} is not a score; pass a finite number, such as 1.0",
-            variable="min_score",
-            value=repr(min_score),
         )
 
 
@@ -354,7 +340,6 @@ def _choose(
     named: Mapping[str, ContainedFile],
     *,
     max_files: int | None,
-    min_score: float,
     pack_format: PackFormat,
 ) -> ContextBundle:
     """Return the bundle of the best passages, and record the choice in the run's trace."""
@@ -367,7 +352,6 @@ def _choose(
         question,
         named=named,
         max_files=max_files,
-        min_score=min_score,
         pack_format=pack_format,
     )
     lower = len(search.files.keys() - {file.path for file in files})

@@ -211,7 +211,6 @@ def pack_passages(
     *,
     named: Collection[str] = (),
     max_files: int | None = None,
-    min_score: float = 0.0,
     pack_format: PackFormat = _FILES_ONLY,
 ) -> PackBundle:
     """Return the bundle of the passages that answer the request, never over its budget.
@@ -227,7 +226,6 @@ def pack_passages(
         question: The question.
         named: Ids of the files that the caller named. They come first and have the largest share.
         max_files: Maximum number of files in the bundle. None for as many as fit.
-        min_score: Files that score less are left out, unless the caller named them.
         pack_format: What the text has beside the files, within the budget.
     """
     unnamed = [file for file in files if file.id not in named]
@@ -242,17 +240,10 @@ def pack_passages(
     # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
-    reasons = {file.id: "below_cut_off" for file in files}
-    eligible: list[_Candidate] = []
-    for candidate in candidates:
-        file = candidate.file
-        if file.id not in named and candidate.score.value < min_score:
-            continue
-        if len(eligible) == max_files:
-            reasons[file.id] = "limit_reached"
-            continue
-        reasons[file.id] = "no_room" if file.content else "empty"
-        eligible.append(candidate)
+    reasons: dict[str, str] = {}
+    eligible = candidates[:max_files]
+    for candidate in eligible:
+        reasons[candidate.file.id] = "no_room" if candidate.file.content else "empty"
     divided = eligible[:_MAX_DIVIDED]
     _rank_passages(divided, question)
     for candidate in divided:
@@ -620,7 +611,8 @@ def _bundle(
     for candidate in candidates:
         file = candidate.file
         if not candidate.packed:
-            dropped.append(candidate.account("left_out", 0, reasons[file.id]))
+            reason = reasons.get(file.id, "limit_reached")
+            dropped.append(candidate.account("left_out", 0, reason))
             continue
         block, form, text = candidate.block()
         tokens = count_tokens(request.counter, block.text)

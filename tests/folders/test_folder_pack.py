@@ -206,17 +206,12 @@ def test_an_empty_file_is_left_out_as_empty(tree: Path) -> None:
     assert {file.path: file.reason for file in pack.dropped} == {"src/jar/__init__.py": "empty"}
 
 
-def test_files_are_limited_by_count_and_score(tree: Path) -> None:
+def test_files_are_limited_by_count(tree: Path) -> None:
     every = pack_folder("cookie jar", tree)
     assert len(every.files) > 2
     first = pack_folder("cookie jar", tree, max_files=1)
     assert paths(first) == paths(every)[:1]
     assert {file.reason for file in first.dropped} == {"limit_reached"}
-    best = every.files[0].score
-    assert paths(pack_folder("cookie jar", tree, min_score=best)) == paths(every)[:1]
-    none = pack_folder("cookie jar", tree, min_score=best + 1)
-    assert (none.text, {file.reason for file in none.dropped}) == ("", {"below_cut_off"})
-    assert len(pack_folder("cookie jar", tree / "readme.md", min_score=9).files) == 1
 
 
 def test_a_passage_is_a_whole_function(tree: Path) -> None:
@@ -303,7 +298,6 @@ def test_an_empty_folder_returns_an_empty_text(tmp_path: Path) -> None:
         ((["q"], {"exclude": "*.md"}), "exclude"),
         ((["q"], {"max_files": 0}), "max_files"),
         ((["q"], {"max_files": True}), "max_files"),
-        ((["q"], {"min_score": float("nan")}), "min_score"),
     ],
 )
 def test_invalid_arguments_raise_before_the_search(

@@ -32,14 +32,12 @@ _REASONS = {
     "share": "matches",
     "no_room": "no tokens were left",
     "poor_match": "matches far less than the best",
-    "below_cut_off": "scores too low",
     "limit_reached": "enough files",
 }
 # Why nothing was packed, from the reason that is easiest to remedy: the files do match.
 _NOTHING = {
     "no_room": "the budget is too small for a passage. Use a larger --budget",
     "empty": "the matching files are empty. Name other paths, or use words of other files",
-    "below_cut_off": "no file scores that much, the best has {best:.2f}. Use a lower --min-score",
 }
 
 
@@ -76,14 +74,6 @@ def pack(
             show_default="as many as fit",
         ),
     ] = None,
-    min_score: Annotated[
-        float,
-        typer.Option(
-            "--min-score",
-            metavar="SCORE",
-            help="Leave out files with a lower score. The best match by words has 1.",
-        ),
-    ] = 0.0,
     line_numbers: Annotated[
         bool,
         typer.Option(
@@ -167,7 +157,6 @@ def pack(
                 hidden=hidden,
                 generated=generated,
                 max_files=max_files,
-                min_score=min_score,
                 line_numbers=line_numbers,
                 tree=tree,
                 question=question,
@@ -262,7 +251,7 @@ def _why_nothing(pack: "FolderPack") -> str:
     reasons = {file.reason for file in pack.dropped}
     for reason, sentence in _NOTHING.items():
         if reason in reasons:
-            return sentence.format(best=pack.dropped[0].score)
+            return sentence
     return (
         f"none of {pack.searched:,} files has a word of the question. "
         "Use words that occur in the files"
