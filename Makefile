@@ -179,6 +179,7 @@ bench-public: .peers-venv/.installed ## measure what is chosen on public data; D
 .peers-venv/.installed: pyproject.toml benchmarks/peers.txt
 	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
 	@.peers-venv/bin/python -m pip install --quiet -e ".[embeddings,tokens]" -r benchmarks/peers.txt
+	@.peers-venv/bin/python -m pip install --quiet --no-deps conpact==0.1.0 # only its constraints are read
 	@touch $@
 
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a selection and a run

@@ -1,3 +1,4 @@
+import asyncio
 import hashlib
 import io
 import json
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks.public.__main__ import TABLES, main
 from benchmarks.public.bm25 import BM25, code_words, words
+from benchmarks.public.compint import is_held, placed
 from benchmarks.public.contextbench import line_scores, repository_of
 from benchmarks.public.inputs import MANIFEST, Input, InputError, Inputs, manifest_of
 from benchmarks.public.issues import edited_lines
@@ -494,3 +496,16 @@ def test_all_wanted_files_of_an_issue_must_be_among_the_first(work_tree: Path, d
 
 def _json_lines(rows: Iterable[Mapping[str, object]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_a_constraint_is_held_if_its_words_stand_in_the_folded_prompt() -> None:
+    chat = []
+    for number in range(60):
+        chat.append({"role": "user", "content": f"What is {number} times seven?"})
+        chat.append({"role": "assistant", "content": f"It is {number * 7}. " * 20})
+    constraint = "Never write a number as a word."
+    for place, index in (("first", 0), ("middle", 60)):
+        messages = placed(chat, f"For the rest of this session. {constraint}", place)
+        assert messages[index]["content"].endswith(chat[index]["content"])
+        assert asyncio.run(is_held(messages, constraint, 2_000))
+    assert not asyncio.run(is_held(chat, constraint, 2_000))

@@ -19,6 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
+from benchmarks.public.compint import rules
 from benchmarks.public.contextbench import contextbench
 from benchmarks.public.conversations import bundles, sessions
 from benchmarks.public.folding import folds
@@ -41,6 +42,7 @@ TABLES: Final[dict[str, Measure]] = {
     "previews": previews,
     "queries": queries,
     "folds": folds,
+    "rules": rules,
     "tools": tools,
     "knowledge": knowledge,
     "issues": swe_bench_lite,
@@ -52,6 +54,7 @@ LONGEST_FIRST: Final = (
     "locbench",
     "issues",
     "contextbench",
+    "rules",
     "knowledge",
     "previews",
     "folds",
