@@ -35,7 +35,8 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _Value = TypeVar("_Value")
 
-_MAX_WEIGHED = 60  # relevant files rank well above this, and each further file has to be read
+# Each has to be read and redacted, and the shares of later files are too small for a passage.
+_MAX_WEIGHED = 30
 
 # Chosen on the halves `tune` of commits and issues of public repositories. "Finding files" in
 # docs/benchmarks.md has the results. The best match by words scores 1.
@@ -305,7 +306,7 @@ def candidate_files(
 ) -> tuple[tuple[ContextFile, ...], Scores]:
     """Return the files worth weighing for a question, each once, with their scores.
 
-    The files that the caller named come first. Then come the 60 files with the highest scores,
+    The files that the caller named come first. Then come the 30 files with the highest scores,
     among those that share a word with it, or whose path it names.
 
     Args:

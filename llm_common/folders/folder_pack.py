@@ -131,11 +131,6 @@ class FolderPack:
         return tuple(map(self._packed_file, self.bundle.dropped))
 
     @property
-    def intent(self) -> str:
-        """Return the kind of request that the question was classified as."""
-        return self.bundle.metadata.intent.value
-
-    @property
     def budget_tokens(self) -> int:
         """Return the maximum tokens of `text`."""
         return self.bundle.metadata.budget

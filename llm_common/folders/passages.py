@@ -44,7 +44,6 @@ _MIN_CHARS = 200  # a shorter definition belongs to the passage before it
 _MAX_CHARS = 1_100  # about the size of one function; a longer passage is divided
 _LINE_END = re.compile(r"\n")
 _ABOVE = re.compile(r"[ \t]*(?:@|#|//|/?\*)")  # a decorator or a comment
-_MAX_DIVIDED = 30  # files; the shares of later ones are too small for a passage
 _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
 # Of the best passage's match, times the square root of its file's share. What is below is noise,
 # even if the budget has room for it.
@@ -244,13 +243,12 @@ def pack_passages(
     eligible = candidates[:max_files]
     for candidate in eligible:
         reasons[candidate.file.id] = "no_room" if candidate.file.content else "empty"
-    divided = eligible[:_MAX_DIVIDED]
-    _rank_passages(divided, question)
-    for candidate in divided:
+    _rank_passages(eligible, question)
+    for candidate in eligible:
         if candidate.file.content and not candidate.passages:
             reasons[candidate.file.id] = "poor_match"
     if pack_format.line_numbers:
-        _number_lines(divided)
+        _number_lines(eligible)
     tree_lines = _pack(eligible, request.counter, request.token_budget, pack_format)
     return _bundle(candidates, request, reasons, pack_format, tree_lines)
 

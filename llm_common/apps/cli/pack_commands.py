@@ -181,7 +181,6 @@ def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
     return {
         "query": pack.query,
         "folders": pack.folders,
-        "intent": pack.intent,
         "budget_tokens": pack.budget_tokens,
         "tokens": pack.tokens,
         "counter": pack.counter,
