@@ -43,13 +43,80 @@ def test_names_under_titles_are_rows_t_17() -> None:
     assert table.rows[3:5] == (("/sbin", "fsck"), ("/sbin", "mount"))
 
 
-def test_words_that_no_blank_column_divides_share_a_cell_t_17() -> None:
+def test_names_of_two_words_are_told_by_the_cells_below_t_17() -> None:
     lines = ["Netid Recv-Q  Local Address:Port   Peer Address:Port"]
     lines += [f"tcp   {n:<6}  {'*' * (n % 2)}:{n:<18} 10.0.0.{n}:*" for n in range(9)]
-    lines.append("u_str 0       /run/some/journal/stdout 18181 * 18180")
     table = only_table("\n".join(lines))
-    assert table.columns == ("Netid", "Recv-Q", "Local Address:Port Peer Address:Port")
-    assert table.rows[-1] == ("u_str", "0", "/run/some/journal/stdout 18181 * 18180")
+    assert table.columns == ("Netid", "Recv-Q", "Local Address:Port", "Peer Address:Port")
+    assert table.rows[3] == ("tcp", "3", "*:3", "10.0.0.3:*")
+    # Where a line has more words than there are names, a cell may stand under another name.
+    lines.append("u_str 0       /run/some/journal/stdout 18181 * 18180")
+    assert find_records("\n".join(lines)).tables == ()
+
+
+def test_more_names_than_columns_of_words_are_no_table_t_17() -> None:
+    lines = ["COMMAND    PID  TID USER   FD     TYPE NODE NAME"]
+    lines += [
+        f"sh{n:<6} {n:>5}      root {n:>4}u  {n % 2 or '':>6}  {n:>{n % 9 + 1}} /x"
+        for n in range(20)
+    ]
+    for table in find_records("\n".join(lines)).tables:
+        assert not any("PID TID" in column for column in table.columns)
+
+
+def test_keys_and_their_values_are_a_table_t_17() -> None:
+    variables = "".join(f"NAME_{n}=a:{n}=b c\n" for n in range(6)) + "EMPTY=\n"
+    table = only_table(variables)
+    assert (table.columns, table.is_log) == (("key", "value"), True)
+    assert table.rows[1::5] == (("NAME_1", "a:1=b c"), ("EMPTY", ""))
+    kinds = "".join(f"{'a file ' * (n % 2) + str(n) + ':':<12} text, {n} lines\n" for n in range(6))
+    assert only_table(kinds).rows[1] == ("a file 1", "text, 1 lines")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Step {n}: do this and that", "a{n} fix: the bug", "x{n}==1.{n}"],
+    ids=["of one length", "subjects", "versions"],
+)
+def test_other_lines_with_colons_are_no_keys_t_17(line: str) -> None:
+    lines = [line.format(n=n) for n in range(9)]
+    assert find_records("\n".join([*lines, "name: x"])).tables == ()
+
+
+def test_lines_of_one_sentence_have_its_cells_t_17() -> None:
+    lines = [
+        f"box{n} (10.0.0.{n}) at e0:33:8e:{n:x} on en0{' ifscope' * (n % 2)}" for n in range(9)
+    ]
+    assert only_table("\n".join(lines)).rows[1][:5] == (
+        "box1",
+        "(10.0.0.1)",
+        "at",
+        "e0:33:8e:1",
+        "on",
+    )
+
+
+def test_numbered_lines_keep_their_blanks_in_one_cell_t_17() -> None:
+    lines = [
+        f"{n:>5}  {' ' * (n % 3)}{('cat', 'head -n 1')[n % 2]} file{n} | less"
+        for n in range(95, 120)
+    ]
+    assert only_table("\n".join(lines)).rows[1] == ("96", "cat file96 | less")
+
+
+def test_comments_are_no_records_t_17() -> None:
+    lines = ["# User: the database", "#"]
+    lines += [f"user{n}:*:{n}:{n}:The User:/home/{n}:/bin/sh" for n in range(9)]
+    table = only_table("\n".join(lines))
+    assert (table.total_rows, table.other_lines) == (9, tuple(lines[:2]))
+
+
+def test_logins_have_their_name_beside_the_rest_t_17() -> None:
+    lines = [f"ann      pts/{n}        Tue Jan  5 14:{n}   still logged in" for n in range(10, 20)]
+    lines += ["reboot   system boot  Tue Jan  5 14:28 - 14:35  (00:07)", "", "wtmp begins Tue Jan"]
+    table = only_table("\n".join(lines))
+    assert table.rows[-1] == ("reboot", "system boot  Tue Jan  5 14:28 - 14:35  (00:07)")
+    assert table.other_lines == ("wtmp begins Tue Jan",)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ Span: TypeAlias = tuple[int, int]
 
 _WORD: Final = re.compile(r"\S+")
 _THROUGH: Final = re.compile(r"\S{3}")
+_LAST_WORD: Final = re.compile(r"\S+(?P<more>\s{2}.*)?")
 _RULE: Final = re.compile(r"[\s=+─━-]+")
 _COMMENT: Final = re.compile(r"^#(?=\s)")
 _MAX_HEADING_CHARS: Final = 1_000
@@ -55,7 +56,7 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
     names, cells = _names_and_cells(line, _sample_of(lines))
     # A line that several paragraphs have in common is a heading.
     evidence = heading_evidence(names, list(filter(None, cells))) + len(paragraphs) - 1
-    is_plain = not preface and len(names) >= MIN_LINES and heading.isupper()
+    is_plain = len(names) >= MIN_LINES and heading.isupper()
     if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
         return None
     names, cells = _names_and_cells(line, lines)
@@ -83,7 +84,7 @@ def _names_and_cells(
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
     # A line of a key and its value is no heading.
-    if names is None or any(name.endswith(":") for name in names):
+    if names is None or any(name.endswith(":") or "=" in name for name in names):
         return [], []
     cells = _cells_of(lines, names, spans, gaps)
     rows = list(filter(None, cells))[:_SAMPLE_LINES]
@@ -159,6 +160,12 @@ def _spans_of_names(heading: str, sample: Sequence[str]) -> list[Span]:
     if _are_in_order(words, sample):
         return words
     fitting = [spans for spans in _pairs_joined(words) if _are_in_order(spans, sample)]
+    if not fitting:
+        run_through = _run_through(words, sample)
+        # Several names of two words, as in `ss`.
+        for spans in (run_through, *_pairs_joined(run_through)):
+            if _are_in_order(spans, sample) and _are_whole(spans, sample):
+                return spans
     return _joined(words, sample) or (fitting[0] if len(fitting) == 1 else [])
 
 
@@ -171,11 +178,32 @@ def _are_in_order(spans: Sequence[Span], sample: Sequence[str]) -> bool:
     )
 
 
+def _are_whole(spans: Sequence[Span], sample: Sequence[str]) -> bool:
+    """Return whether the last of so many cells is one word in all lines, with or without more."""
+    has_more = set()
+    for line in sample:
+        cells = _cells_in_order(line, spans, max_gap=_MAX_PUSHED_GAP)
+        if cells is not None:
+            last = _LAST_WORD.fullmatch(cells[-1])
+            has_more.add(last and bool(last["more"]))
+    return len(has_more) == 1 and None not in has_more
+
+
 def _pairs_joined(spans: list[Span]) -> Iterator[list[Span]]:
     """Yield the spans with two joined that one blank divides, as in `Mounted on`."""
     for index, (before, after) in enumerate(pairwise(spans)):
         if after[0] - before[1] == 1:
             yield [*spans[:index], (before[0], after[1]), *spans[index + 2 :]]
+
+
+def _run_through(spans: list[Span], sample: Sequence[str]) -> list[Span]:
+    """Return the spans, with those joined whose only blank a cell runs through."""
+    joined = spans[:1]
+    for start, end in spans[1:]:
+        before, gap = joined[-1]
+        is_one = start - gap == 1 and any(_THROUGH.match(line, gap - 1) for line in sample)
+        joined[-1:] = [(before, end)] if is_one else [(before, gap), (start, end)]
+    return joined
 
 
 def _joined(spans: list[Span], sample: Sequence[str]) -> list[Span]:

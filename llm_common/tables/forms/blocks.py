@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from llm_common.tables.forms.fit import MAX_LINE_CHARS, MIN_LINES, MOST, share_of
-from llm_common.tables.table import Table, table_of_records
+from llm_common.tables.table import Table, table_of_records, table_of_rows
 from llm_common.text.canonical import Json
 
 _PAIR: Final = re.compile(
@@ -18,7 +18,13 @@ _NEXT_PAIR: Final = re.compile(r"(?:\t|\s{2,})(?=[^\s:(](?:[^\s:(]| (?! )){0,30}
 _HEADING: Final = re.compile(r"#{1,6}\s++(?P<text>.*\S)")
 _FIRST_WORD: Final = re.compile(r"\s*+[^\W\d_][^\s:]*+(?:\s*:)?\s+")
 _RULE: Final = re.compile(r"[-=*_]{3,}\s*")
+_KEY_AND_VALUE: Final = re.compile(
+    r"(?:[*-] | ){0,4}(?P<key>[^\s:=]{1,80}(?: ?=(?!=)|:(?!\S))|[^\s:=][^\t:=]{0,80}:(?!\S))"
+    r"\s*+(?P<value>(?!&\w|\*\w|[\[{].*[\]}]$).*)"  # which YAML and JSON have
+)
+_MIN_KEYS: Final = 5
 _TEXT: Final = "text"
+_TITLE: Final = "heading"
 _SAMPLE_LINES: Final = 200
 _MIN_PAIRS: Final = 0.2  # share of lines with a pair
 Pair: TypeAlias = tuple[str, str]
@@ -34,6 +40,27 @@ def blocks(text: str, lines: list[str]) -> Table | None:
     return _between_gaps(read) or _from_one_word(read)
 
 
+def key_values(lines: Sequence[str]) -> Table | None:
+    """Return the table of lines of a key and its value, as `env` and `file` print them, or None."""
+    rows: list[tuple[str, str]] = []
+    places: set[int] = set()
+    values: set[int] = set()
+    for line in lines:
+        match = _KEY_AND_VALUE.fullmatch(line[:MAX_LINE_CHARS])
+        if match is None:
+            return None
+        rows.append((match["key"].rstrip(" :="), line[match.start("value") :]))
+        places.add(match.start("key"))
+        values.add(match.start("value"))
+    keys = {key for key, _ in rows}
+    # Several words before a colon are a key where blanks behind it align the values.
+    are_aligned = len(values) == 1 < len(set(map(len, keys)))
+    are_keys = are_aligned or not any(" " in key for key in keys)
+    if len(places) > 1 or not are_keys or len(keys) < max(MOST * len(rows), _MIN_KEYS):
+        return None
+    return replace(table_of_rows("line 1", ("key", "value"), rows), is_log=True)
+
+
 def _between_gaps(lines: Sequence[Line]) -> Table | None:
     """Return the table of blocks between blank lines, rules or headings, or None."""
     groups: list[list[Line]] = [[]]
@@ -46,17 +73,25 @@ def _between_gaps(lines: Sequence[Line]) -> Table | None:
     if len(groups) < MIN_LINES:
         return None
     records: list[dict[str, Json]] = []
+    others: list[str] = []
     values = text_lines = 0
-    for record in _records(groups, ""):
+    read = _records(groups, "")
+    # A single key may be that of a note, unless nearly all blocks have more.
+    singles = sum(len(record.keys() - {_TEXT, _TITLE}) == 1 for record in read)
+    fewest = 1 + (singles > (1 - MOST) * len(read))
+    for group, record in zip(groups, read, strict=True):
         if _TEXT in record:
             text_lines += str(record[_TEXT]).count("\n") + 1
-        if len(record.keys() - {_TEXT}) > 1:
+        keys = record.keys() - {_TEXT}
+        if len(keys) >= fewest and keys != {_TITLE}:
             values += len(record)
             records.append(record)
+        else:
+            others += [line for line, _ in group if line.strip()]
     # A document has lines around its keys.
     if len(records) < MIN_LINES or text_lines > values / 4:
         return None
-    return table_of_records("", records)
+    return replace(table_of_records("", records), other_lines=tuple(others))
 
 
 def _from_one_word(lines: Sequence[Line]) -> Table | None:
@@ -102,7 +137,7 @@ def _record(lines: Sequence[Line], name: str, keys: AbstractSet[str]) -> dict[st
         heading = _HEADING.match(line[:MAX_LINE_CHARS])
         is_below = bool(line.strip()) and line[:value_column].isspace()
         if heading:
-            record["heading"] = heading["text"]
+            record[_TITLE] = heading["text"]
         elif (
             pairs
             and not is_below

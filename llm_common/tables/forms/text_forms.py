@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from llm_common.tables.forms.aligned import aligned
-from llm_common.tables.forms.blocks import blocks
+from llm_common.tables.forms.blocks import blocks, key_values
 from llm_common.tables.forms.delimited import delimited
 from llm_common.tables.forms.fit import MAX_TEXT_CHARS, MIN_LINES, has_gaps
 from llm_common.tables.forms.logs import fields_log, log, logfmt
@@ -41,7 +41,7 @@ def tables_in_text(text: str) -> list[Table]:
         if table is not None:
             return [table]
     # Lines without names may be the keys and values of blocks.
-    table = blocks(text, lines) or delimited(text, lines, has_names=False)
+    table = blocks(text, lines) or key_values(lines) or _without_comments(lines)
     return _tables_of_paragraphs(text) if table is None else [table]
 
 
@@ -51,6 +51,14 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
     log,
     delimited,
 )
+
+
+def _without_comments(lines: Sequence[str]) -> Table | None:
+    """Return the table of delimited lines without names, as those of `/etc/passwd`, or None."""
+    comments = [line for line in lines if line.startswith("#")]
+    records = [line for line in lines if not line.startswith("#")]
+    table = delimited("\n".join(records), records, has_names=False)
+    return replace(table, other_lines=(*comments, *table.other_lines)) if table else None
 
 
 def _tables_of_paragraphs(text: str) -> list[Table]:
@@ -68,7 +76,7 @@ def _tables_of_paragraphs(text: str) -> list[Table]:
     tables: list[Table] = []
     others: list[str] = []
     for first, group in _groups(paragraphs):
-        table = _table_of(group, is_whole=len(paragraphs) == 1)
+        table = _table_of(group, total)
         if table is None:
             others += chain.from_iterable(group)
         else:
@@ -82,16 +90,25 @@ def _tables_of_paragraphs(text: str) -> list[Table]:
     return tables
 
 
-def _table_of(group: list[list[str]], *, is_whole: bool) -> Table | None:
-    """Return the table of a paragraph, or of several with one heading, or None."""
+def _table_of(group: list[list[str]], total: int) -> Table | None:
+    """Return the table of a paragraph, or of several with one heading, or None.
+
+    Args:
+        group: The paragraphs.
+        total: Number of lines in the text.
+    """
     if sum(map(len, group)) < MIN_LINES:
         return None
     if len(group) > 1:
         return aligned(group)
     [lines] = group
-    if is_whole:  # it was read as delimited before
-        return aligned(group) or word_columns(lines)
-    return delimited("\n".join(lines), lines) or aligned(group)
+    table = None
+    if len(lines) < total:  # the whole was read as delimited before
+        table = delimited("\n".join(lines), lines)
+    table = table or aligned(group)
+    if table is None and len(lines) >= _MIN_SHARE * total:
+        table = word_columns(lines)
+    return table
 
 
 def _groups(paragraphs: list[list[str]]) -> list[tuple[int, list[list[str]]]]:

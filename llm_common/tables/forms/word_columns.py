@@ -5,17 +5,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 from llm_common.tables.forms.fit import MIN_LINES, MOST, has_gaps, share_of
 from llm_common.tables.forms.heading import NUMBER, heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 from llm_common.text.canonical import Json
 
+Span: TypeAlias = tuple[int, int]
+
 _WORD: Final = re.compile(r"\S+")
 _MAX_TITLES: Final = 3  # lines before the columns and behind them, such as `total 48`
 _TRIMS: Final = sorted(product(range(_MAX_TITLES + 1), repeat=2), key=sum)
 _SAMPLE_LINES: Final = 200
+_MAX_NAME_WORDS: Final = 2
 _MIN_ROWS: Final = 5  # without a heading
 
 
@@ -34,9 +37,11 @@ def word_columns(lines: Sequence[str]) -> Table | None:
         return None
     rows: list[list[Json]] = []
     for line in lines[start + any(names) : end]:
-        rows.append([*line.split(maxsplit=width - 1)])
+        rows.append([*line.strip().split(maxsplit=width - 1)])
     others = (*lines[:start], *lines[end:])
-    if _may_be_rows(others, width) > (1 - MOST) * len(rows):
+    # A heading that is not understood has names for what stands in the last column.
+    has_more = any(map(has_gaps, lines[:start])) and any("  " in str(row[-1]) for row in rows)
+    if has_more or _may_be_rows(others, width) > max(1, (1 - MOST) * len(rows)):
         return None
     return replace(table_of_rows("", names, rows), other_lines=others, is_log=not any(names))
 
@@ -70,7 +75,7 @@ def word_sections(paragraphs: Sequence[Sequence[str]]) -> Table | None:
             others += filter(None, [title])
             title = lines[0].strip().removesuffix(":")
         for line in lines[start:end]:
-            rows.append([title, *line.split(maxsplit=width - 1)])
+            rows.append([title, *line.strip().split(maxsplit=width - 1)])
         if start < end:
             title = ""
         rest = [*lines[1:start], *lines[end:]]
@@ -106,15 +111,32 @@ def _width(lines: Sequence[str]) -> int:
     fewest = min(map(len, words), default=0)
     if len(lines) >= _MIN_ROWS and all(len(spans) == fewest for spans in words):
         return fewest
-    for index in range(1, fewest):
-        column = [spans[index] for spans in words]
-        [[start, _]] = Counter(start for start, _ in column).most_common(1)
-        [[end, _]] = Counter(end for _, end in column).most_common(1)
-        # The words of a cell, as of `system boot`, stand closer to each other than columns do.
-        is_aligned = all(span[0] == start or span[1] == end for span in column)
-        if max(spans[index - 1][1] for spans in words) >= min(column)[0] or not is_aligned:
-            return index
-    return fewest
+    width = min(fewest, 1)
+    while width < fewest and _is_column(words, width):
+        width += 1
+    # Lines of one sentence, as `mount` and `arp` print them, have the same words between cells.
+    cells = [line.split()[:fewest] for line in lines]
+    for index, column in enumerate(zip(*cells, strict=True)):
+        if len(set(column)) == 1 and column[0].isalpha():
+            width = max(width, min(index + 2, fewest))
+    return width
+
+
+def _is_column(words: Sequence[Sequence[Span]], index: int) -> bool:
+    """Return whether a column begins with the words of an index."""
+    column = [spans[index] for spans in words]
+    ends = {spans[index - 1][1] for spans in words}
+    # The words of a cell, as of `system boot`, stand closer to each other than columns do.
+    gap = min(column)[0] - max(ends)
+    if gap > 0 and len(ends) == 1 and (index == 1 or gap > 1):
+        return True  # whatever follows, such as the blanks of a program behind the number of a line
+    return gap > 0 and _are_aligned(column)
+
+
+def _are_aligned(column: Sequence[Span]) -> bool:
+    [[start, _]] = Counter(start for start, _ in column).most_common(1)
+    [[end, _]] = Counter(end for _, end in column).most_common(1)
+    return all(span[0] == start or span[1] == end for span in column)
 
 
 def _names(lines: Sequence[str], width: int) -> list[str] | None:
@@ -128,10 +150,12 @@ def _names(lines: Sequence[str], width: int) -> list[str] | None:
     evidence = heading_evidence(first, others)
     if evidence > 0:
         is_heading = has_gaps(lines[0]) and not any(map(NUMBER.fullmatch, first))
-        return first if is_heading else None
+        # Two words can be the name of the last column. More cannot be told apart.
+        return first if is_heading and len(first[-1].split()) <= _MAX_NAME_WORDS else None
     columns = list(zip(first, *others, strict=True))
     varying = sum(len(set(column)) > 1 for column in columns)
-    if width < MIN_LINES and any(len(line.split()) > width for line in lines):
+    is_prose = share_of(lines, has_gaps) < MOST and any(len(line.split()) > width for line in lines)
+    if width < MIN_LINES and is_prose:
         # In prose, the first words may stand in a column, such as the host before each message.
         evidence = heading_evidence(first[:1], [row[:1] for row in others])
         varying *= len(set(columns[0])) >= MOST * len(lines)
