@@ -483,3 +483,35 @@ def test_a_table_as_wide_as_sqlite_allows_is_loaded() -> None:
     record: dict[str, Json] = {f"c{n}": f"{n} %" for n in range(500)}
     [row, _] = loaded([record, record]).query("SELECT * FROM t").rows
     assert (len(row), row[499], row[500]) == (600, 499, "0 %")
+
+
+ANDROID = [f"03-17 16:13:{n:02}.811  1702  2395 {'DIE'[n % 3]} Tag: message {n}" for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "level = 'E'",
+        "upper(level) = 'E'",
+        "t.\"level\"=='E' AND pid = 1702",
+        "'x' = 'x' AND level='E'",
+    ],
+)
+def test_a_text_that_no_cell_has_is_told_t_15(condition: str) -> None:
+    [table] = find_records("\n".join(ANDROID)).tables
+    database = RecordDatabase()
+    database.add([NamedTable("log_1", table)])
+    found = database.query(f"SELECT count(*) FROM log_1 AS t WHERE {condition}")
+    assert found.rows == ((0,),)
+    assert found.notes == ("level is never 'E' in log_1: SELECT DISTINCT level lists its values.",)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["level = 'ERROR'", "lower(level) = 'error'", "level != 'E'", "substr(level, 1, 1) = 'E'"],
+)
+def test_a_condition_that_a_cell_meets_has_no_note_t_15(condition: str) -> None:
+    [table] = find_records("\n".join(ANDROID)).tables
+    database = RecordDatabase()
+    database.add([NamedTable("log_1", table)])
+    assert database.query(f"SELECT count(*) FROM log_1 WHERE {condition}").notes == ()

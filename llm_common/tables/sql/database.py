@@ -93,6 +93,12 @@ _CLEARER: Final = {
 }
 _LONG_LITERAL: Final = re.compile(r"(?:-|(?<![\w.]))\d{19,40}(?![\w.])")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+# Other functions change what is compared.
+_EQUALITY: Final = re.compile(
+    r"(?:(?:lower|upper)\(\s*(\w+|\"[^\"]+\")\s*\)|\b(\w+)|(\"[^\"]+\"))\s*==?\s*('(?:[^']|'')*+')",
+    re.IGNORECASE,
+)
+_MAX_EQUALITIES: Final = 10
 _COMPARISON: Final = re.compile(
     r"\b(?:where|having|on|using|case|order|group|max|min|sum|avg|total)\b", re.IGNORECASE
 )
@@ -267,7 +273,27 @@ class RecordDatabase:
                 name = rf"(?<!\w){re.escape(column)}(?!\w)"
                 if not column or (compares and re.search(name, sql, re.IGNORECASE)):
                     notes.append(note)
+            if table in sql:
+                notes += self._notes_on_absent(sql, table)
         return tuple(dict.fromkeys(notes))
+
+    def _notes_on_absent(self, sql: str, table: str) -> Iterator[str]:
+        """Yield a note on each text of a condition that no cell of its column is.
+
+        The text may be written otherwise in the source, such as the letter of a log's level.
+        """
+        for in_function, plain, in_quotes, literal in _EQUALITY.findall(printable(sql))[
+            :_MAX_EQUALITIES
+        ]:
+            wanted = (in_function or plain or in_quotes).strip('"').lower()
+            for column in self._columns[table]:
+                if column.lower() != wanted:
+                    continue
+                cells = f"{quoted(table)} WHERE {quoted(column)}"
+                has_it = f"SELECT 1 FROM {cells} = {literal} COLLATE NOCASE LIMIT 1"  # noqa: S608
+                if not self._connection.execute(has_it).fetchone():
+                    values = f"SELECT DISTINCT {_quoted_if_needed(column)}"
+                    yield f"{column} is never {literal} in {table}: {values} lists its values."
 
     def _protect(self) -> None:
         self._connection.execute("PRAGMA query_only = ON")
