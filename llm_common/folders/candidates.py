@@ -32,6 +32,7 @@ from llm_common.ranking.cues import names_in
 from llm_common.ranking.lexical import Hit, max_normalised, search_stems
 from llm_common.ranking.question_words import QuestionWords
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
+from llm_common.text.sentences import sentences_in
 
 _Value = TypeVar("_Value")
 
@@ -84,16 +85,18 @@ class FolderQuestion:
     Attributes:
         text: The question, without surrounding whitespace.
         whole: Its words in an index.
-        title: The words of its first line, which is the title of a bug report.
+        title: The words of its first line, if that is one sentence, as the title of a bug report.
         stems: Its words in a text.
-        title_stems: Those of its first line.
+        title_stems: Those of its title.
         symbols: The names in it that look like code, or that are within quotes.
         asks_for_change: Whether it is one line that asks for a change.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
-        title = self.text.partition("\n")[0]
+        first_line = self.text.partition("\n")[0]
+        # Several sentences are a text that begins, and no title.
+        title = first_line if len([*sentences_in(first_line)]) == 1 else ""
         self.whole = IndexQuery(self.text)
         self.title = IndexQuery(title)
         self.stems = search_stems(self.text)
@@ -154,7 +157,7 @@ class FolderSearch:
         files: The files that may be packed.
         sizes: The sizes of these files in bytes.
         scores: The match with the query, for the files that share a word with it.
-        titles: The match with the first line of the query.
+        titles: The match with the title of the query.
         words: Up to four words of the query that a file contains, rarest first.
         left_out: Number of files that may not be packed, by reason. A folder that was not entered
             counts as one.

@@ -49,7 +49,7 @@ _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
 # even if the budget has room for it.
 _MIN_MATCH = 0.18
 _ALWAYS_SHOWN = 3  # files that keep their best passage
-_TITLE = 0.5  # the weight of the match with the query's first line
+_TITLE = 0.5  # the weight of the match with the query's title
 # The share of a file that the caller named, and of the definitions that the query names. The best
 # other file has 1.
 _NAMED_SHARE = 4.0
@@ -304,7 +304,7 @@ def _divide(candidates: Sequence[_Candidate], question: FolderQuestion) -> dict[
 
 
 def _matches(candidates: Sequence[_Candidate], question: FolderQuestion) -> list[list[float]]:
-    """Return the match of each passage with the query and its first line, by file."""
+    """Return the match of each passage with the query and its title, by file."""
     texts: list[str] = []
     for candidate in candidates:
         if isinstance(candidate.source, _Content):

@@ -1,11 +1,12 @@
 """Index the files of a folder, and keep the indexes of many: `TreeIndex` and `IndexCache`."""
 
 import hashlib
+import math
 import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from llm_common.folders.file_listing import ListedFile
 from llm_common.folders.symbols import symbols_of
 from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
+from llm_common.text.sentences import sentences_in
 
 ProgressCallback = Callable[[str, int, int], object]
 """A function called with the name of a step, the number of files done, and their total.
@@ -56,14 +58,17 @@ _MATCHES = " UNION ALL ".join(
     for table, weight in _WEIGHTS.items()
 )
 _SEARCH: Final = (
-    f"SELECT path, sum(score) AS total FROM ({_MATCHES}) JOIN files USING (row) "  # noqa: S608 - our own tables
-    "GROUP BY path ORDER BY total DESC, path"
+    f"SELECT path, sum(score) FROM ({_MATCHES}) JOIN files USING (row) "  # noqa: S608 - our own tables
+    "GROUP BY path"
 )
 _CONTAINING: Final = """FROM files JOIN (
         SELECT rowid AS row FROM contents WHERE contents MATCH :word
         UNION SELECT rowid FROM paths WHERE paths MATCH :word
     ) USING (row)"""
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
 _MAX_WORDS: Final = 128
+_MAX_SENTENCES: Final = 128
+_MAX_CHARS: Final = 20_000  # of a query
 _MAX_SHOWN_WORDS: Final = 4  # of a file, which fit a column of a table
 _WORD = re.compile(r"\w+")
 _MAX_INDEXED_BYTES = 250_000  # the rest of such a long file mostly repeats its words
@@ -165,12 +170,19 @@ class TreeIndex:
         return [file.path for file in stale]
 
     def search(self, query: "IndexQuery") -> list[Hit]:
-        """Return the files that share a word with the query, best first, ties by path."""
-        words = [f'"{word}"' for word in query.words]
-        if not words:
-            return []
-        rows = self._connection.execute(_SEARCH, {"words": " OR ".join(words)})
-        return [Hit(path, score) for path, score in rows]
+        """Return the files that share a word with the query, best first, ties by path.
+
+        Each sentence is searched for by itself, and the score of a file is the root of the sum of
+        the squares. So a file that answers one sentence comes before a file that has a few words of
+        each.
+        """
+        squares: dict[str, float] = {}
+        for sentence in query.sentences:
+            words = " OR ".join(f'"{word}"' for word in sentence)
+            for path, score in self._connection.execute(_SEARCH, {"words": words}):
+                squares[path] = squares.get(path, 0.0) + score**2
+        hits = [Hit(path, math.sqrt(square)) for path, square in squares.items()]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
     def matched_words(self, query: "IndexQuery") -> dict[str, tuple[str, ...]]:
         """Return up to four words of the query that each file or its path contains, rarest first.
@@ -291,16 +303,26 @@ class IndexQuery:
         text: Any text.
 
     Attributes:
-        words: Its first 128 distinct words in lower case, without stop words. That is more than a
-            question needs, because a bug report may name the cause far from its beginning.
+        sentences: The words of each sentence, in lower case and without stop words.
+        words: All these words, at most 128. That is more than a question needs, because a bug
+            report may name the cause far from its beginning.
         identifiers: The parts of each word that the index has whole and in parts, such as
             `getPage`, by its spelling.
         spellings: The spelling of each such word, by the word in the index.
     """
 
     def __init__(self, text: str) -> None:
-        words = dict.fromkeys(split_identifiers(text).lower().split())
-        self.words = [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
+        words: dict[str, None] = {}
+        sentences: dict[tuple[str, ...], None] = {}
+        for sentence in _sentences(text[:_MAX_CHARS]):
+            of_sentence: dict[str, None] = {}
+            for word in split_identifiers(sentence).lower().split():
+                if word not in STOP_WORDS and (word in words or len(words) < _MAX_WORDS):
+                    of_sentence[word] = words[word] = None
+            if of_sentence:
+                sentences[tuple(of_sentence)] = None
+        self.words = [*words]
+        self.sentences = [*sentences][:_MAX_SENTENCES]
         self.identifiers: dict[str, list[str]] = {}
         self.spellings: dict[str, str] = {}
         for spelling in _WORD.findall(text):
@@ -309,6 +331,11 @@ class IndexQuery:
             if parts and whole == spelling.replace("_", "").lower():
                 self.identifiers[spelling] = parts
                 self.spellings.setdefault(whole, spelling)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for paragraph in _PARAGRAPH_END.split(text):
+        yield from sentences_in(paragraph)
 
 
 def _changed(files: Sequence[ListedFile], indexed: Mapping[str, _IndexedFile]) -> list[ListedFile]:

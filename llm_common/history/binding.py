@@ -16,7 +16,7 @@ user's sentences: what was said once says more than a request in the form of twe
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
@@ -35,6 +35,7 @@ from llm_common.history.binding_words import (
     Cue,
 )
 from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
+from llm_common.text.sentences import sentences_in
 
 MIN_RULE_POINTS: Final = 3
 _MIN_POINTS_APART: Final = 2  # one word that binds, in a sentence before the request
@@ -87,10 +88,6 @@ _CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses
 _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
 
 # A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+(?=[^a-zà-öø-ÿа-я\s])|(?<=[。！？؟।])")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|(?:a[bm]|bis|de[mnr]|vom|zum) \d{1,2})\.$"
-)  # Mr., z. B. or am 3. Mai, but not: week 3.
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _SIGNED = re.compile(
     r"[\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -442,18 +439,6 @@ def typed_lines(text: str) -> Sequence[Line]:
         if sentences:
             typed.append(Line(sentences, is_typed, label is not None))
     return typed
-
-
-def sentences_in(line: str) -> Iterator[str]:
-    """Yield the sentences of a line."""
-    start = 0
-    for end in _SENTENCE_END.finditer(line):
-        sentence = line[start : end.start()].strip()
-        if sentence and not _ABBREVIATION.search(sentence[-8:]):
-            yield sentence
-            start = end.end()
-    if sentence := line[start:].strip():
-        yield sentence
 
 
 def _plain(sentence: str) -> str:

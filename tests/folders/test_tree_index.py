@@ -53,6 +53,30 @@ def test_files_are_ranked_by_content_path_and_symbols(index: TreeIndex, tree: Pa
     assert found(index, "the of") == found(index, "nowhere") == []
 
 
+def test_a_file_that_answers_one_sentence_comes_before_one_with_a_word_of_each(
+    index: TreeIndex, tmp_path: Path
+) -> None:
+    texts = {
+        "of-each.md": "card branch deposit\n",
+        "of-one.md": "deposit salary page\n",
+        "other.md": "nothing of these\n",
+    }
+    assert refresh(index, write(tmp_path / "bank", texts)) == 3
+    question = (
+        "My card is lost.\n\nIs the branch open on a holiday? The deposit of my salary is late."
+    )
+    assert found(index, question)[0] == "of-one.md"
+    # In one sentence, the file with more of its words is first.
+    assert found(index, question.replace(".", ",").replace("?", ","))[0] == "of-each.md"
+
+
+def test_a_question_of_a_million_sentences_is_read_in_time_that_has_a_limit() -> None:
+    query = IndexQuery("I. Is card lost? A. B. The branch? " * 30_000)
+    assert len(query.sentences) < 10
+    pairs = "".join(f"Pair {first} {second}. " for first in range(10) for second in range(10))
+    assert len(IndexQuery(pairs + pairs.replace("Pair", "Couple")).sentences) == 128
+
+
 def test_the_same_folder_is_not_read_again(tmp_path: Path, tree: Path) -> None:
     for expected in (3, 0, 0):
         with TreeIndex(tmp_path / "kept.sqlite") as index:
