@@ -87,7 +87,6 @@ _OF_PLACE: Final = 2  # of a line before the request
 _CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses more words of all
 _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
 
-# A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _SIGNED = re.compile(
     r"[\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"

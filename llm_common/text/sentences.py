@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+# A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+(?=[^a-zà-öø-ÿа-я\s])|(?<=[。！？؟।])")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|(?:a[bm]|bis|de[mnr]|vom|zum) \d{1,2})\.$"
