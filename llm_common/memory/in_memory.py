@@ -26,6 +26,7 @@ from llm_common.memory.recall import (
     INDEXED_CHARS,
     MAX_MATCHES,
     best_lines,
+    counted_terms,
     event_tags,
     filter_tags,
     follows_facts,
@@ -34,7 +35,7 @@ from llm_common.memory.recall import (
     shortlist,
     writes_memory,
 )
-from llm_common.ranking.lexical import folded, query_terms
+from llm_common.ranking.lexical import folded
 
 
 @dataclass(slots=True)
@@ -125,8 +126,7 @@ class InMemoryMemory(FactMemory):
         """Return the events that contain words of the query. See `MemoryReader.retrieve`."""
         lines = self._scopes.get(check_search(query, k, filters), [])
         # A query of stop words alone, such as "what about it", is searched as a whole.
-        query = query.strip()[:INDEXED_CHARS]
-        terms = [folded(term) for term in query_terms(query) or [query]]
+        terms = [folded(term) for term in counted_terms(query) or [query.strip()[:INDEXED_CHARS]]]
         if k <= 0 or not terms[0]:
             return []
         now = datetime.now(UTC)

@@ -7,9 +7,9 @@ the word is. So a word that occurs in every line costs little, and a rare word i
 line.
 
 The score is BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each
-word counted once a line. The lines of a conversation belong together, so a match also raises the
-matching lines around it, by half its score a line of distance. Of equal lines, the newer comes
-first.
+word counted once a line, and the names of a question twice. The lines of a conversation belong
+together, so a match also raises the matching lines around it, by half its score a line of distance.
+Of equal lines, the newer comes first.
 
 Every indexed word has a prefix, a hash of the scope. The index then has a list of lines for each
 scope and word, and a search never reads the lines of another scope. Within a user's scope, a tag
@@ -19,6 +19,7 @@ from the first vowel on.
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -27,7 +28,7 @@ from llm_common._telemetry import Attribute, operation, retrieval_attributes
 from llm_common.core.models import MessageRole
 from llm_common.memory.entry import Entry, scope_of
 from llm_common.memory.protocol import MemoryFilters, MemoryHit, Scalar
-from llm_common.ranking.lexical import query_terms, split_identifiers
+from llm_common.ranking.lexical import MAX_QUERY_TERMS, query_terms, split_identifiers
 from llm_common.text.canonical import stable_json
 
 INDEXED_CHARS = 16_000
@@ -37,6 +38,9 @@ INDEXED_CHARS = 16_000
 # metadata are compared by their tag alone, so a tag has 128 bits.
 _PREFIX_DIGITS = 12
 _TAG_DIGITS = 32
+# A word with a capital within a sentence. If names count once, the first session that is found has
+# evidence .012 less often (LoCoMo, the half that was tuned on).
+_NAME = re.compile(r"(?<=[^\W.!?] )[A-Z][a-z]+\b")
 _CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
 
 
@@ -48,9 +52,17 @@ def scoped_words(scope: str, text: str) -> list[str]:
 
 
 def scoped_terms(scope: str, query: str) -> list[str]:
-    """Return the words of a query to look up: at most 64, without stop words."""
+    """Return the `counted_terms` of a query as they are indexed."""
     prefix = _consonants(scope, _PREFIX_DIGITS)
-    return [prefix + term for term in query_terms(query[:INDEXED_CHARS])]
+    return [prefix + term for term in counted_terms(query)]
+
+
+def counted_terms(query: str) -> list[str]:
+    """Return the words of a query to look up: at most 64, without stop words, names twice."""
+    query = query[:INDEXED_CHARS]
+    terms = query_terms(query)
+    names = set(query_terms(" ".join(_NAME.findall(query))))
+    return [*terms, *filter(names.__contains__, terms)][:MAX_QUERY_TERMS]
 
 
 def event_tags(entry: Entry) -> list[str]:
@@ -99,8 +111,12 @@ def _consonants(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits].translate(_CONSONANTS)
 
 
-MAX_MATCHES = 200
-"""Maximum number of lines to read for one word of the query, newest first, and to score."""
+MAX_MATCHES = 600
+"""Maximum number of lines to read for one word of the query, newest first, and to score.
+
+With 200, the first ten hits have .017 fewer of LoCoMo's turns with evidence, and names that half of
+a long talk contains would prefer its end. A search for seven such words takes 8 in place of 4 ms.
+"""
 
 _K1, _B = 1.2, 0.25  # of BM25. On LoCoMo, b of 0 or .5 finds .002 to .005 fewer sessions
 # A match raises the lines next to it by half its score, by a quarter two lines away, and so on.

@@ -13,6 +13,7 @@ import pytest
 from llm_common.core import MessageRole
 from llm_common.errors import InvalidIdError, LockTimeoutError, StoreError
 from llm_common.memory import Event, InMemoryMemory, MemoryFilters, SqliteMemory, UserMemory
+from llm_common.memory.recall import MAX_MATCHES
 from tests.memory.stories import STORIES, wrong_stories
 
 HERE = MemoryFilters(session_id="s")
@@ -69,7 +70,7 @@ async def test_an_erasure_leaves_no_byte_in_any_file_s3_05(
         assert await erase(memory, secret) == 1
         assert traces(path) == []  # while the file is open and has a write-ahead log
         assert await memory.retrieve("swordfish", 4, MemoryFilters(session_id="umbrella")) == []
-        assert len(await other.retrieve("plain", 999, HERE)) == 200
+        assert len(await other.retrieve("plain", 999, HERE)) == 300
         assert len(await memory.recent("s", limit=999, user="someone")) == 150
         await other.append_event("s", Event(text="plain line after it"))
         assert [hit.event.text for hit in await memory.retrieve("after", 1, HERE)] == [
@@ -154,7 +155,7 @@ async def test_an_erasure_removes_words_of_an_older_tokenizer_s3_05(tmp_path: Pa
     async with SqliteMemory(path) as memory:
         assert await memory.forget(session_id="umbrella") == 1
         assert traces(path) == []
-        assert len(await memory.retrieve("plain", 999, HERE)) == 200
+        assert len(await memory.retrieve("plain", 999, HERE)) == 300
 
 
 @pytest.mark.parametrize("times", [30, pytest.param(2_600, marks=pytest.mark.torture)])
@@ -164,7 +165,7 @@ async def test_a_memory_may_forget_any_number_of_times_s3_05(tmp_path: Path, tim
             await memory.append_event("s", Event(text=f"zebra {number}"))
             forgotten = await memory.append_event("t", Event(text=f"lion {number}"))
             assert await memory.forget(id=forgotten) == 1
-        assert len(await memory.retrieve("zebra", 9_999, HERE)) == min(times, 200)
+        assert len(await memory.retrieve("zebra", 9_999, HERE)) == min(times, MAX_MATCHES)
         assert await memory.recent("t") == []
 
 

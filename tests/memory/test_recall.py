@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
+from llm_common.memory.recall import MAX_MATCHES, best_lines, counted_terms, shortlist
 
 
 def best(matches: list[list[int]], *, lines: int, k: int = 4) -> list[int]:
@@ -12,6 +12,12 @@ def best(matches: list[list[int]], *, lines: int, k: int = 4) -> list[int]:
 
 def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
     assert best([[90, 80, 70, 60], [5]], lines=100) == [5, 90, 80, 70]
+
+
+def test_the_names_of_a_question_count_twice_s3_05() -> None:
+    assert counted_terms("When did Ada paint? Paint it, Ada!") == ["ada", "paint", "ada"]
+    assert counted_terms("Paint. Draw! Sing? in NATO") == ["paint", "draw", "sing", "nato"]
+    assert len(counted_terms(" ".join(f"to Wor{chr(97 + n)}d" for n in range(26)) * 9)) <= 64
 
 
 def test_matches_that_reach_far_back_mean_a_rare_word_s3_05() -> None:
