@@ -351,7 +351,9 @@ def _are_apart(texts: Sequence[str]) -> bool:
 def _names_work(text: str) -> bool:
     """Return whether a sentence begins as one that asks for work, or tells something."""
     first, second = _first_words(text)
-    return first in NO_WAYS and not (first in TASKS and second in MANNERS)
+    # "When you cite something, use the source" tells how, where "when did" would ask.
+    is_way = (first in TASKS and second in MANNERS) or (first == "when" and second == "you")
+    return first in NO_WAYS and not is_way
 
 
 def _scope(text: str, line: "Line", *, is_apart: bool, is_reply: bool) -> Scope:

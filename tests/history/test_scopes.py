@@ -57,6 +57,7 @@ async def section(messages: list[Any], label: str, *, last: str = "Check the pla
         "Use the 24-hour clock.",
         "Keep the sheets short. Omit logos.",
         "Write in British English.",
+        "When you cite a page, name its number.",
     ],
 )
 async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
