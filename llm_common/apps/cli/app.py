@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from llm_common import __version__
+from llm_common.apps.cli.audit_commands import audit
 from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
@@ -107,6 +108,10 @@ app.command(
         "pack QUESTION --tree --line-numbers --question",
     ),
 )(pack)
+app.command(
+    rich_help_panel=_TRY,
+    epilog=example("audit ~/.claude/projects", "audit session.jsonl --fail-on said,needed"),
+)(audit)
 app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))(doctor)
 
 

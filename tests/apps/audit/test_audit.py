@@ -1,0 +1,333 @@
+"""`llm-common audit`: what it tells of recorded sessions."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apps.audit import recorded
+from tests.apps.cli.running import run, run_json
+
+FORMS = {
+    "Claude Code": recorded.claude_code,
+    "Codex": recorded.codex,
+    "chat completions": recorded.requests,
+}
+each_form = pytest.mark.parametrize("host", FORMS)
+
+
+def audited(path: Path) -> dict[str, Any]:
+    [session] = run_json("audit", path)["sessions"]
+    assert isinstance(session, dict)
+    return session
+
+
+@each_form
+def test_a_session_is_told_by_its_content(tmp_path: Path, host: str) -> None:
+    file = recorded.write(tmp_path / "session.txt", FORMS[host]())
+    session = audited(file)
+    assert session["host"] == host
+    assert not {"unknown", "not JSON"} & session["other_records"].keys()
+
+
+@each_form
+def test_what_the_user_said_for_it_and_a_compaction_dropped_is_named_t_20(
+    tmp_path: Path, host: str
+) -> None:
+    file = recorded.write(tmp_path / "session.jsonl", FORMS[host]())
+    [compaction] = audited(file)["compactions"]
+    assert compaction["losses"]["said"] == [recorded.RULE]
+    assert compaction["tokens_before"] > compaction["tokens_after"] > 0
+
+
+def test_values_that_later_calls_needed_are_named_t_20(tmp_path: Path) -> None:
+    named: dict[str, list[str]] = {}
+    for host, lines in FORMS.items():
+        [compaction] = audited(recorded.write(tmp_path / host, lines()))["compactions"]
+        named[host] = compaction["losses"]["values"]
+    assert named == {
+        "Claude Code": ["src/**", "src/orders/load.py"],
+        "Codex": ["src/orders/save.py"],  # the path of the task is in what Codex kept
+        "chat completions": ["INV-2231"],  # the listing was kept
+    }
+
+
+def test_words_of_the_host_are_not_those_of_the_user_t_20(tmp_path: Path) -> None:
+    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.claude_code()))
+    [compaction] = session["compactions"]
+    assert compaction["losses"]["said_before"] == 1
+    assert session["tokens"]["system"] > 0
+
+
+def test_a_call_made_again_is_counted_with_its_reason(tmp_path: Path) -> None:
+    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.claude_code()))
+    [repeat] = [output for output in session["outputs"] if output["is_repeated"]]
+    assert repeat["call"] == 'Glob {"pattern":"src/**"}'
+    assert repeat["was_dropped"]
+
+
+@pytest.mark.parametrize(
+    "ending", ['{"type": "user", "mess', "\x00\x01", "[1, 2"], ids=["cut", "bytes", "list"]
+)
+def test_a_broken_line_is_said_and_skipped_t_20(tmp_path: Path, ending: str) -> None:
+    file = recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
+    whole = audited(file)
+    with file.open("a") as lines:
+        lines.write(ending)
+    broken = audited(file)
+    assert broken.pop("other_records") == {**whole.pop("other_records"), "not JSON": 1}
+    assert broken == whole
+
+
+def test_a_record_of_an_unknown_kind_is_said(tmp_path: Path) -> None:
+    lines = [*recorded.codex(), {"speaker": "nobody"}]
+    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["other_records"]["unknown"] == 1
+
+
+def test_a_document_over_many_lines_is_one_session(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(recorded.requests()[1], indent=1))
+    session = audited(file)
+    assert (len(session["outputs"]), session["compactions"]) == (1, [])
+
+
+@each_form
+def test_nothing_is_changed_t_20(tmp_path: Path, host: str) -> None:
+    file = recorded.write(tmp_path / "a.jsonl", FORMS[host]())
+    before = file.read_bytes(), file.stat().st_mtime_ns, [*tmp_path.iterdir()]
+    run("audit", tmp_path)
+    assert (file.read_bytes(), file.stat().st_mtime_ns, [*tmp_path.iterdir()]) == before
+
+
+def test_secrets_are_redacted_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    lines[1]["message"]["content"] += f" From now on use the key {recorded.SECRET}."
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    for options in ([], ["--all"], ["--json"]):
+        shown = run("audit", file, *options)
+        assert "From now on use the key" in shown.stdout
+        assert recorded.SECRET not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("losses", "code"), [("", 0), ("said", 1), ("needed", 1), ("said,needed", 1)]
+)
+def test_the_exit_code_tells_of_the_losses_asked_for_t_20(
+    tmp_path: Path, losses: str, code: int
+) -> None:
+    file = recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
+    options = ["--fail-on", losses] if losses else []
+    run("audit", file, *options, code=code)
+
+
+def test_a_session_that_lost_nothing_does_not_fail(tmp_path: Path) -> None:
+    lines: list[Any] = [line for line in recorded.claude_code() if "subtype" not in line]
+    lines = [line for line in lines if not line.get("isCompactSummary")]
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    run("audit", file, "--fail-on", "said,needed")
+
+
+def test_an_unknown_loss_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    refused = run("audit", tmp_path, "--fail-on", "everything", code=2)
+    assert "'everything' is not one of 'said', 'needed', 'said,needed'" in refused.stderr
+
+
+def test_a_folder_without_a_session_says_so(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text("{}")
+    nothing = run("audit", tmp_path, code=3)
+    assert nothing.stdout == ""
+    assert f"no session in {tmp_path}" in nothing.stderr
+
+
+def test_the_first_screen_of_a_folder_is_a_screen(tmp_path: Path) -> None:
+    forms: dict[str, Callable[[], list[Any]]] = FORMS
+    for host, lines in forms.items():
+        for number in range(4):
+            recorded.write(tmp_path / f"{host} {number}.jsonl", lines())
+    screen = run("audit", tmp_path).stdout.splitlines()
+    assert screen[0].startswith("12 sessions, ")
+    assert len(screen) <= 40
+    assert max(map(len, screen[4:])) <= 80
+
+
+def test_the_first_line_may_be_broken_t_20(tmp_path: Path) -> None:
+    file = recorded.write(tmp_path / "a.jsonl", recorded.codex())
+    whole = audited(file)
+    file.write_text("ut\n" + file.read_text())
+    assert audited(file)["compactions"] == whole["compactions"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "user", "uuid": "u", "message": {"role": "user", "content": ["text"]}},
+        {"type": "user", "uuid": "u", "message": {"role": "user", "content": [{"type": "text"}]}},
+        {"type": "response_item", "payload": {"type": "message"}},
+        {"type": "session_meta", "payload": {"base_instructions": None}},
+        {"role": "wizard", "content": "Hi."},
+        {"role": "user", "content": {"text": "Hi."}},
+        7,
+        {},
+        [],
+    ],
+    ids=str,
+)
+def test_a_record_of_a_new_form_is_counted_t_20(tmp_path: Path, record: Any) -> None:
+    lines = recorded.claude_code()
+    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    session = audited(recorded.write(tmp_path / "a.jsonl", [*lines, record]))
+    assert (
+        sum(session.pop("other_records").values()) == sum(whole.pop("other_records").values()) + 1
+    )
+    assert session == whole
+
+
+def test_a_file_without_a_session_is_named_t_20(tmp_path: Path) -> None:
+    recorded.write(tmp_path / "a.jsonl", recorded.codex())
+    other = recorded.write(tmp_path / "b.jsonl", [{"event": "click"}])
+    assert run_json("audit", tmp_path)["other_files"] == [str(other)]
+    assert "1 files have no session" in run("audit", tmp_path).stdout
+
+
+def test_a_sub_agent_is_no_part_of_the_prompt_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    without = [line for line in lines if not line.get("isSidechain")]
+    tokens = [
+        audited(recorded.write(tmp_path / "a.jsonl", some))["tokens"] for some in (lines, without)
+    ]
+    assert tokens[0] == tokens[1]
+
+
+def test_a_sub_agents_own_file_is_a_session(tmp_path: Path) -> None:
+    lines = [{**line, "isSidechain": True} for line in recorded.claude_code()]
+    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    assert (
+        len(session["prompt_tokens"]) == 4
+    )  # its own, and the one that is a sub-agent's elsewhere
+
+
+def test_reasoning_is_no_part_of_later_prompts_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    thinking = {"type": "thinking", "thinking": "Let me see.", "signature": "x" * 900}
+    lines[3]["message"]["content"].insert(0, thinking)
+    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["tokens"] == whole["tokens"]
+
+
+def test_blocks_of_the_host_in_a_message_of_the_user_are_not_his_t_20(tmp_path: Path) -> None:
+    lines = recorded.codex()
+    blocks = lines[2]["payload"]["content"]
+    blocks.insert(0, {"type": "input_text", "text": "<user_notes>Never sleep.</user_notes>"})
+    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
+    assert compaction["losses"]["said"] == [recorded.RULE]
+
+
+def test_messages_that_claude_code_kept_are_in_the_next_prompt_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    boundary = next(line for line in lines if line.get("subtype") == "compact_boundary")
+    kept = {"headUuid": lines[4]["uuid"], "tailUuid": lines[5]["uuid"]}
+    boundary["compactMetadata"] = {"preservedSegment": kept}
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    [compaction] = audited(file)["compactions"]
+    assert compaction["losses"]["values"] == []
+    assert compaction["losses"]["said"] == [recorded.RULE]
+
+
+def test_a_kept_message_that_is_not_recorded_leaves_the_losses_open_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    boundary = next(line for line in lines if line.get("subtype") == "compact_boundary")
+    boundary["compactMetadata"] = {"preservedSegment": {"headUuid": "gone", "tailUuid": "gone"}}
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    assert audited(file)["compactions"][0]["losses"] is None
+    assert "what it dropped is unknown" in run("audit", file, "--fail-on", "said,needed").stdout
+
+
+def test_what_an_encrypted_summary_of_codex_dropped_is_unknown_t_20(tmp_path: Path) -> None:
+    lines = recorded.codex()
+    compacted = next(line for line in lines if line["type"] == "compacted")
+    compacted["payload"]["replacement_history"].append(
+        {"type": "compaction", "encrypted_content": "gAAA"}
+    )
+    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
+    assert compaction["losses"] is None
+
+
+def test_older_codex_kept_what_the_user_said(tmp_path: Path) -> None:
+    lines = recorded.codex()
+    compacted = next(line for line in lines if line["type"] == "compacted")
+    compacted["payload"] = {"message": recorded.SUMMARY}
+    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
+    assert (compaction["losses"]["said"], compaction["losses"]["said_before"]) == ([], 1)
+
+
+def test_items_of_codex_without_an_envelope_are_read(tmp_path: Path) -> None:
+    lines = [line["payload"] for line in recorded.codex() if line["type"] == "response_item"]
+    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    assert (session["host"], len(session["outputs"])) == ("Codex", 3)
+
+
+def test_a_request_that_shares_nothing_begins_another_session_t_20(tmp_path: Path) -> None:
+    other = {"messages": [{"role": "system", "content": "You are a coder."}, user("Hi.")]}
+    file = recorded.write(tmp_path / "a.jsonl", [*recorded.requests(), other])
+    first, second = run_json("audit", file)["sessions"]
+    assert (first["name"], second["name"]) == (str(file), f"{file}#2")
+    assert (len(first["compactions"]), len(second["compactions"])) == (1, 0)
+
+
+def test_a_branch_is_no_compaction_t_20(tmp_path: Path) -> None:
+    first = [user("How late is it?"), {"role": "assistant", "content": "Late."}, user("Why?")]
+    branch = [*first[:1], {"role": "assistant", "content": "It is late."}, user("Why is that?")]
+    file = recorded.write(tmp_path / "a.jsonl", [{"messages": first}, {"messages": branch}])
+    assert [session["compactions"] for session in run_json("audit", file)["sessions"]] == [[], []]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def test_conversations_in_one_document_are_sessions(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    chats = [{"messages": [user("One.")]}, {"messages": [user("Two.")]}]
+    file.write_text(json.dumps(chats, indent=1))
+    assert len(run_json("audit", file)["sessions"]) == 2
+
+
+def test_images_count_without_their_data(tmp_path: Path) -> None:
+    image = {"type": "base64", "media_type": "image/png", "data": "iVBO" * 9_000}
+    lines = recorded.claude_code()
+    output = lines[5]["message"]["content"][0]
+    output["content"] = [{"type": "text", "text": "a.png"}, {"type": "image", "source": image}]
+    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    assert 1_600 < session["tokens"]["tool"] < 1_800
+
+
+def test_the_prompts_behind_llm_common_have_values_that_a_compaction_dropped(
+    tmp_path: Path,
+) -> None:
+    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.documented()))
+    turns = session["turns"]
+    assert len(turns) == len(session["prompt_tokens"])
+    assert sum(turn["needed"] for turn in turns) == sum(turn["folded"]["values"] for turn in turns)
+    assert sum(turn["recorded"]["values"] for turn in turns) == 0
+    assert [turn["recorded"]["tokens"] for turn in turns] == session["prompt_tokens"]
+
+
+def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
+    lines = recorded.documented()
+    lines[5:5] = [line for line in lines[2:4] for _ in range(1)] * 9
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
+    assert max(turn["folded"]["tokens"] for turn in session["turns"]) <= 2_000
+
+
+def test_arguments_of_calls_are_redacted_t_20(tmp_path: Path) -> None:
+    lines = recorded.claude_code()
+    call = lines[4]["message"]["content"][0]
+    call["input"] = {"command": f"curl -H 'Authorization: Bearer {recorded.SECRET}' /orders"}
+    file = recorded.write(tmp_path / "a.jsonl", lines)
+    for options in ([], ["--all"], ["--json"]):
+        shown = run("audit", file, *options).stdout
+        assert "Authorization" in shown
+        assert recorded.SECRET not in shown
