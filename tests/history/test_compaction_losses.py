@@ -41,9 +41,10 @@ def test_a_rule_that_the_summary_lacks_is_dropped_t_20() -> None:
     [
         f"Summary. {RULE}",
         f"Summary.\n\n{RULE.upper()}",
+        RULE.replace("to the", "to\n\nthe"),
         "- The user wants us to never commit to branch main.\n- He works on orders.",
     ],
-    ids=["word for word", "capitals", "other words"],
+    ids=["word for word", "capitals", "two paragraphs", "other words"],
 )
 def test_a_rule_that_the_summary_has_is_kept_t_20(summary: str) -> None:
     lost = dropped([said(RULE)], summary)

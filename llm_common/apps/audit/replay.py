@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from llm_common.agents import InMemoryContextPointerStore, Session, SessionConfig
 from llm_common.apps.audit.findings import tokens_of
 from llm_common.apps.audit.transcripts import Transcript
-from llm_common.core import TokenCounter
 from llm_common.history import (
     HistoryMessage,
     Message,
@@ -26,37 +25,32 @@ MAX_TURNS: Final = 40
 """Calls among them whose prompts are measured, at equal distances. Each takes a fold."""
 
 
-class Prompt(BaseModel):
-    """A prompt of a call to the model.
-
-    Attributes:
-        tokens: Its tokens.
-        values: How many of the values that the call needs it has.
-    """
-
-    tokens: int
-    values: int
-
-
 class Turn(BaseModel):
     """A call to the model, and its prompt.
 
     Attributes:
         needed: How many earlier values the model needs for the calls of tools that it returns.
-        recorded: The prompt as it was.
-        folded: The prompt behind llm-common.
+        recorded_tokens: The tokens of the prompt as it was.
+        recorded_values: How many of these values it had.
+        tokens: The tokens of the prompt behind llm-common.
+        values: How many of these values it has.
     """
 
     needed: int
-    recorded: Prompt
-    folded: Prompt
+    recorded_tokens: int
+    recorded_values: int
+    tokens: int
+    values: int
 
 
-async def replay(transcript: Transcript, config: SessionConfig) -> list[Turn]:
+async def replay(
+    transcript: Transcript, prompt_tokens: Sequence[int], config: SessionConfig
+) -> list[Turn]:
     """Offload and fold a session as an agent would have.
 
     Args:
         transcript: The session.
+        prompt_tokens: The tokens of the recorded prompt of each call.
         config: The limits.
     """
     # With a name, so that ids and token counts are those of each run.
@@ -75,15 +69,19 @@ async def replay(transcript: Transcript, config: SessionConfig) -> list[Turn]:
                 calls += 1
                 if calls % step == 0:
                     prompt = await session.fold(prompt)
-                    reply = takewhile(lambda part: part.role == "assistant", stretch.prompt[index:])
-                    needed = values_needed([*reply], text_of(earlier))
-                    turns.append(
-                        Turn(
-                            needed=len(needed),
-                            recorded=_prompt(stretch.prompt[:index], needed, config.counter),
-                            folded=_prompt(read_messages(prompt), needed, config.counter),
-                        )
+                    reply = [
+                        *takewhile(lambda part: part.role == "assistant", stretch.prompt[index:])
+                    ]
+                    needed = values_needed(reply, text_of(earlier))
+                    folded = read_messages(prompt)
+                    turn = Turn(
+                        needed=len(needed),
+                        recorded_tokens=prompt_tokens[calls - 1],
+                        recorded_values=_values_in(stretch.prompt[:index], needed),
+                        tokens=tokens_of(folded, config.counter),
+                        values=_values_in(folded, needed),
                     )
+                    turns.append(turn)
                 if calls == count:
                     return turns
             shown = message
@@ -98,9 +96,7 @@ async def replay(transcript: Transcript, config: SessionConfig) -> list[Turn]:
     return turns
 
 
-def _prompt(
-    messages: Sequence[HistoryMessage], needed: Sequence[str], counter: TokenCounter
-) -> Prompt:
+def _values_in(messages: Sequence[HistoryMessage], values: Sequence[str]) -> int:
+    """Return how many values messages have."""
     text = text_of(messages)
-    values = sum(contains_value(text, value) for value in needed)
-    return Prompt(tokens=tokens_of(messages, counter), values=values)
+    return sum(contains_value(text, value) for value in values)

@@ -74,7 +74,7 @@ def audit(
                     others.append(transcript.name)
                     continue
                 findings = findings_of(transcript, config.counter)
-                turns = asyncio.run(replay(transcript, config))
+                turns = asyncio.run(replay(transcript, findings.prompt_tokens, config))
                 audited.append((findings, turns))
     if json:
         sessions = [{**dict(findings), "turns": turns} for findings, turns in audited]

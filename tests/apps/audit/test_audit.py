@@ -212,8 +212,10 @@ def test_reasoning_is_no_part_of_later_prompts_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
     whole = audited(recorded.write(tmp_path / "a.jsonl", lines))
     thinking = {"type": "thinking", "thinking": "Let me see.", "signature": "x" * 900}
-    lines[3]["message"]["content"].insert(0, thinking)
-    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["tokens"] == whole["tokens"]
+    line = {"type": "assistant", "uuid": "t", "message": {"id": "m1", "content": [thinking]}}
+    session = audited(recorded.write(tmp_path / "a.jsonl", [*lines[:3], line, *lines[3:]]))
+    assert session.pop("other_records")["assistant"] == whole.pop("other_records")["assistant"] + 1
+    assert session == whole
 
 
 def test_blocks_of_the_host_in_a_message_of_the_user_are_not_his_t_20(tmp_path: Path) -> None:
@@ -309,9 +311,9 @@ def test_the_prompts_behind_llm_common_have_values_that_a_compaction_dropped(
     session = audited(recorded.write(tmp_path / "a.jsonl", recorded.documented()))
     turns = session["turns"]
     assert len(turns) == len(session["prompt_tokens"])
-    assert sum(turn["needed"] for turn in turns) == sum(turn["folded"]["values"] for turn in turns)
-    assert sum(turn["recorded"]["values"] for turn in turns) == 0
-    assert [turn["recorded"]["tokens"] for turn in turns] == session["prompt_tokens"]
+    assert sum(turn["needed"] for turn in turns) == sum(turn["values"] for turn in turns)
+    assert sum(turn["recorded_values"] for turn in turns) == 0
+    assert [turn["recorded_tokens"] for turn in turns] == session["prompt_tokens"]
 
 
 def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
@@ -319,7 +321,7 @@ def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
     lines[5:5] = [line for line in lines[2:4] for _ in range(1)] * 9
     file = recorded.write(tmp_path / "a.jsonl", lines)
     [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
-    assert max(turn["folded"]["tokens"] for turn in session["turns"]) <= 2_000
+    assert max(turn["tokens"] for turn in session["turns"]) <= 2_000
 
 
 def test_arguments_of_calls_are_redacted_t_20(tmp_path: Path) -> None:
