@@ -102,7 +102,7 @@ test-adapters: .adapters-venv/.installed ## run the adapters with the real clien
 	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/clients/requirements.txt
 	@touch $@
 
-INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m $(PYTEST) -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m tests.integrations.measured $$name
+INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m $(PYTEST) -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py tests/integrations/programs/$$name.py 2>/dev/null) tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m tests.integrations.measured $$name
 
 test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check the hooks with each framework, and write the table of docs/frameworks.md; ONLY=langchain runs one
 	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; $(INTEGRATION_CHECKS) || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }

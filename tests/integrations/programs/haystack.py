@@ -6,7 +6,7 @@ from pathlib import Path
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
-from haystack.tools import create_tool_from_function
+from haystack.tools.from_function import create_tool_from_function
 from haystack.utils import Secret
 
 from llm_common.agents import Sessions
