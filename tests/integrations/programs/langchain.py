@@ -15,7 +15,7 @@ from tests.integrations.programs.process import CONFIG, Ask, run
 
 
 def program(url: str, folder: Path) -> Ask:
-    model = ChatOpenAI(model="scripted", base_url=url, api_key=SecretStr("none"))
+    model = ChatOpenAI(model_name="scripted", openai_api_base=url, openai_api_key=SecretStr("none"))
     middleware = LLMCommonMiddleware(Sessions(folder / "context", CONFIG))
 
     async def ask(user: str, text: str) -> str:
