@@ -220,3 +220,9 @@ def test_a_title_and_a_heading_begin_another_table_t_17() -> None:
     first, second = find_records(text).tables
     assert (first.columns, first.total_rows) == (("Proto", "RefCnt", "Type", "Path"), 5)
     assert (second.columns, second.total_rows) == (("Proto", "Recv-Q", "Address"), 4)
+
+
+def test_a_cell_stands_beside_its_name_where_several_places_are_free_t_17() -> None:
+    lines = ["cur    sec                 UTC"]
+    lines += [f"  {n}     {n}2 2021-09-16 20:32:{n}0" for n in range(1, 6)]
+    assert only_table("\n".join(lines)).rows[2] == ("3", "32", "2021-09-16 20:32:30")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from llm_common.tables.forms.fit import MIN_LINES, MOST, has_gaps, share_of
@@ -82,7 +82,7 @@ def _names_and_cells(
     sample = _sample_of(lines)
     spans = _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
-    names = _cells_between(heading, gaps) if gaps and min(gaps) > 0 else None
+    names = _cells_between(heading, gaps) if gaps else None
     # A line of a key and its value is no heading.
     if names is None or any(name.endswith(":") or "=" in name for name in names):
         return [], []
@@ -227,18 +227,11 @@ def _joined(spans: list[Span], sample: Sequence[str]) -> list[Span]:
 
 
 def _freest(gap: Span, sample: Sequence[str]) -> int:
-    """Return a place in a gap that the fewest lines use, or 0 if two are as good."""
-    uses = {}
-    for place in range(*gap):
-        cells = [line[place] for line in sample if place < len(line)]
-        uses[place] = len(cells) - sum(map(str.isspace, cells))
-    most = max(min(uses.values()), int((1 - MOST) * len(sample)))
-    # Words of a cell stand closer to each other than to the next cell.
-    runs: list[list[int]] = []
-    for is_free, run in groupby(uses, key=lambda place: uses[place] <= most):
-        if is_free:
-            runs.append(list(run))
-    runs.sort(key=len, reverse=True)
-    if len(runs) > 1 and len(runs[0]) == len(runs[1]):
-        return 0
-    return min(reversed(runs[0]), key=lambda place: uses[place])
+    """Return the place in a gap that the fewest lines use, preferably beside a name."""
+    start, end = gap
+
+    def uses(place: int) -> int:
+        return sum(place < len(line) and not line[place].isspace() for line in sample)
+
+    places: list[int] = [end - 1, *range(start, end)]
+    return min(places, key=uses)
