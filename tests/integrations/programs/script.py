@@ -85,7 +85,7 @@ class Player(Endpoint):
             if "final_answer" in prompt.offered:
                 return [("final_answer", {"answer": reply})]
             return reply
-        return [_fitted(name, args, prompt.offered) for name, args in reply]
+        return [(_declared(name, prompt.offered), args) for name, args in reply]
 
     def _reply(self, prompt: Prompt) -> Reply:
         """Return what the model says or calls next."""
@@ -139,25 +139,10 @@ def _reading(pointer_id: str, **part: str) -> tuple[str, dict[str, Any]]:
     return ("read_context", {"id": pointer_id, **part})
 
 
-# The readers of the hooks name some arguments differently, and nest those of a part.
-_OTHER_NAMES = {"id": "pointer_id", "pattern": "regex", "words": "query"}
-
-
-def _fitted(
-    name: str, args: dict[str, Any], offered: Mapping[str, Mapping[str, Any]]
-) -> tuple[str, dict[str, Any]]:
-    """Return a call with the names that the framework declares."""
-    # Claude Code puts the server before a tool's name.
-    [name] = [tool for tool in offered if tool == name or tool.endswith(f"__{name}")]
-    declared = offered[name]["properties"]
-    fitted: dict[str, Any] = {}
-    for argument, value in args.items():
-        known = argument if argument in declared else _OTHER_NAMES.get(argument, argument)
-        if known in declared:
-            fitted[known] = value
-        else:
-            fitted.setdefault("select", {})[known] = value
-    return name, fitted
+def _declared(name: str, offered: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the name of a tool as the framework declares it. Claude Code puts the server before."""
+    [declared] = [tool for tool in offered if tool == name or tool.endswith(f"__{name}")]
+    return declared
 
 
 def chat_prompt(body: dict[str, Any]) -> Prompt:
