@@ -18,7 +18,7 @@ MAX_FILES = {
     "hook: fold 200 messages": 27,
     "gateway: preview a result": 42,
     "pack an output and turns": 44,  # with the records of the output
-    "pack a folder": 25,  # with the named definitions, and the text around the files
+    "pack a folder": 26,  # with the sentences, the named definitions, and the text around the files
 }
 
 

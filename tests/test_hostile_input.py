@@ -133,7 +133,6 @@ WITHOUT_TEXT: dict[str, str] = {
     "SqliteMemory.forget": "deletes",
     "UserMemory.forget": "deletes",
     "SqliteMemory.read_rows": "runs a statement of the library's own",
-    "take_over_from_callers": "`read_back` calls it",
     "UserMemory.append_event": "calls the memory that it wraps",
     "UserMemory.recent": "calls the memory that it wraps",
     "UserMemory.retrieve": "calls the memory that it wraps",

@@ -16,9 +16,8 @@ from functools import cached_property
 from typing import Final
 
 from llm_common.parts.lines import Lines
-from llm_common.tables.columns import Column
+from llm_common.tables.columns import Column, condition_of
 from llm_common.tables.question.table_question import TableQuestion, read_question
-from llm_common.tables.sql.conditions import condition_of
 from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import (
     IN_LABEL,

@@ -22,6 +22,7 @@ Cell: TypeAlias = str | int | float | bool | None
 
 # A number as people write it: with a sign or in parentheses, a currency, marks between its digits,
 # and a unit behind it, as in `-$1,234.50`, `1.234,50 €`, `17% off`, `30ms` and `4.8/5`.
+_MIN_INTEGER: Final = -(2**63)  # of SQLite
 _NUMBER: Final = re.compile(
     r"(?P<before>\s*+(?P<open>\()?[-+\u2212]?\s*+(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*+-?)"
     r"(?P<digits>(?:\d+(?:[.,'\u2019\u00a0\u202f ]\d+)*|\.\d+)(?:[eE](?:-\d{1,3}|\+?\d\d?))?)"
@@ -183,6 +184,11 @@ def shown_cell(
 def are_mixed(cells: Iterable[Cell]) -> bool:
     """Return whether cells are of several kinds, such as texts beside numbers."""
     return len(set(map(type, cells)) - {NoneType}) > 1
+
+
+def fits_64_bits(number: int) -> bool:
+    """Return whether SQLite stores an integer as it is."""
+    return _MIN_INTEGER <= number < -_MIN_INTEGER
 
 
 def format_number(number: float) -> str:

@@ -4,31 +4,17 @@ The records and the questions are made from a seed, with the truth beside them. 
 records cannot answer: averages, vague words, relative times. Nothing may be claimed then.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
 from llm_common.agents import InMemoryContextPointerStore, Session
-from llm_common.parts.result_sketch import (
-    ResultSketch,  # one reading of the records for all questions
-)
-from llm_common.tables import find_records
 from tests.oracle import other_hand, templates
-from tests.oracle.asked import Asked, Domain
-from tests.oracle.claims import (
-    Record,
-    claimed_count,
-    claims_in,
-    false_conditions,
-    false_numbers,
-    shown_and_left,
-)
+from tests.oracle.asked import Domain
+from tests.oracle.claims import false_numbers
+from tests.oracle.verdicts import verdict_of
 
 Domains = Callable[[int, int], list[Domain]]
-
-_PREVIEW_CHARS = 1_600
 
 
 def of_templates(seed: int, questions: int) -> list[Domain]:
@@ -37,44 +23,6 @@ def of_templates(seed: int, questions: int) -> list[Domain]:
 
 def of_other_hand(seed: int, questions: int) -> list[Domain]:
     return other_hand.domains(seed, questions=questions)
-
-
-@dataclass
-class Verdict:
-    """How the claims of many previews compare with the truth."""
-
-    false: list[str] = field(default_factory=list)
-    outcomes: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def share_right(self) -> float:
-        """Share of the answerable questions that were answered with the true number."""
-        return self.outcomes["right"] / (self.outcomes["right"] + self.outcomes["silent"])
-
-    def add(self, asked: Asked, preview: str, records: list[Record]) -> None:
-        claims = claims_in(preview)
-        for claim in false_conditions(claims, records):
-            self.false.append(f"{asked.question}: {claim}")
-        claimed = claimed_count(claims)
-        if not claims:
-            self.outcomes["rightly silent" if asked.truth is None else "silent"] += 1
-        elif asked.truth is not None and claimed == asked.truth:
-            self.outcomes["right"] += 1
-            left = shown_and_left(preview)
-            if left is not None and left != asked.truth:
-                self.false.append(f"{asked.question}: {left} shown and left of {asked.truth}")
-        else:
-            self.false.append(f"{asked.question}: {claimed} of {asked.truth}, {claims}")
-
-
-def verdict_of(domains: list[Domain]) -> Verdict:
-    verdict = Verdict()
-    for domain in domains:
-        records = find_records(list(domain.records))
-        for asked in domain.asked:
-            sketch = ResultSketch(records, asked.question, name=f"{domain.tool}_3ac5f0")
-            verdict.add(asked, sketch.text(_PREVIEW_CHARS), domain.records)
-    return verdict
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.tables.columns import Column
-from llm_common.tables.sql.conditions import condition_of
+from llm_common.tables.columns import Column, condition_of
 from llm_common.tables.sql.database import NamedTable, RecordDatabase
 from llm_common.tables.table import Table, table_of_rows
 from llm_common.text.canonical import Json

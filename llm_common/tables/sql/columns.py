@@ -8,10 +8,9 @@ from typing import Final
 
 from llm_common.tables.columns import Column
 from llm_common.tables.table import Table, distinct_names
-from llm_common.tables.values import Cell, cell_text, format_number, number_of
+from llm_common.tables.values import Cell, cell_text, fits_64_bits, format_number, number_of
 from llm_common.text.display import printable
 
-_MIN_INTEGER: Final = -(2**63)
 _SAMPLE_CELLS: Final = 1_000
 
 
@@ -87,8 +86,3 @@ def _storable(cell: Cell) -> Cell:
     if isinstance(cell, int) and not fits_64_bits(cell):
         return format_number(cell)
     return cell
-
-
-def fits_64_bits(number: int) -> bool:
-    """Return whether SQLite stores an integer as it is."""
-    return _MIN_INTEGER <= number < -_MIN_INTEGER
