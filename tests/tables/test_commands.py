@@ -38,6 +38,13 @@ def test_listings_of_folders_are_one_table_by_section_t_17() -> None:
     assert "total 8" in table.other_lines
 
 
+def test_the_total_of_a_first_folder_is_no_section_t_17() -> None:
+    first = listing(".", 2).removeprefix(".:\n")
+    table = only_table("\n\n".join([first, *(listing(name, 9) for name in "bcd")]))
+    assert [row[0] for row in table.rows[::9]] == ["", "b", "c", "d"]
+    assert table.other_lines[0] == "total 2"
+
+
 def test_names_under_titles_are_rows_t_17() -> None:
     table = only_table("/bin:\nls\ncat\nps\n\n/sbin:\nfsck\nmount\nswapon\n")
     assert table.rows[3:5] == (("/sbin", "fsck"), ("/sbin", "mount"))
@@ -192,8 +199,34 @@ def test_pairs_in_one_line_are_fields_t_17() -> None:
         "  File: /bin/x{0}\n  Size: {0}0 \tBlocks: 8   IO Block: 4096   regular file\nLinks: 1\n"
     )
     table = only_table("".join(map(block.format, range(1, 6))))
-    assert table.columns == ("File", "Size", "Blocks", "IO Block", "Links")
-    assert table.rows[4] == ("/bin/x5", "50", "8", "4096   regular file", "1")
+    assert table.columns == ("File", "Size", "Blocks", "IO Block", "IO Block_2", "Links")
+    assert table.rows[4] == ("/bin/x5", "50", "8", "4096", "regular file", "1")
+
+
+def test_a_rule_of_dashes_tells_where_columns_are_t_17() -> None:
+    lines = ["  node   mounted   mounted over   date         name"]
+    lines.append("-------- --------- -------------- ------------ ----")
+    lines += [f"{'':9}/dev/{n:<4} {'/x' * (n % 3):14} Sep 06 11:4{n} x{n}" for n in range(4)]
+    table = only_table("\n".join(lines))
+    assert table.columns == ("node", "mounted", "mounted over", "date", "name")
+    assert table.rows[2] == ("", "/dev/2", "/x/x", "Sep 06 11:42", "x2")
+
+
+def test_a_title_before_names_is_one_where_the_heading_comes_again_t_17() -> None:
+    usage = "avg-cpu:  %user   %nice  %idle\n           0.1{0}    0.00  9{0}.70\n"
+    text = "\n".join(map(usage.format, range(4)))
+    table = only_table(text)
+    assert table.columns[1:] == ("%user", "%nice", "%idle")
+    assert table.rows[3][1:] == ("0.13", "0.00", "93.70")
+    archive = "Archive:  logs.jar   v1\n" + "drwxr-xr-x  2.0   0 b\n" * 4
+    assert not any("Archive:" in table.columns for table in find_records(archive).tables)
+
+
+def test_a_program_with_a_blank_in_its_name_is_one_cell_t_17() -> None:
+    lines = ["Proto Recv-Q  State       PID/Program name    "]
+    lines += [f"tcp   {n:<6}  LISTEN      11{n}/containerd-shim" for n in range(5)]
+    lines.append("tcp   7       LISTEN      6492/sshd: ann")
+    assert only_table("\n".join(lines)).rows[5] == ("tcp", "7", "LISTEN", "6492/sshd: ann")
 
 
 CHAIN = """Chain {} (1 references)

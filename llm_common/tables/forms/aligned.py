@@ -15,8 +15,10 @@ Span: TypeAlias = tuple[int, int]
 
 _WORD: Final = re.compile(r"\S+")
 _THROUGH: Final = re.compile(r"\S{3}")
+_BEGIN: Final = re.compile(r"\s\S")
 _LAST_WORD: Final = re.compile(r"\S+(?P<more>\s{2}.*)?")
 _RULE: Final = re.compile(r"[\s=+─━-]+")
+_RULE_OF_COLUMNS: Final = re.compile(r"\s*[-=─━]{2,}(?:\s+[-=─━]{2,})+\s*")
 _COMMENT: Final = re.compile(r"^#(?=\s)")
 _MAX_HEADING_CHARS: Final = 1_000
 _MAX_PREFACE: Final = 4  # lines before the heading, such as the legend of `dpkg`
@@ -53,13 +55,19 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
         lines += body
         sections += [paragraph[0].strip()] * len(body)
     line = _COMMENT.sub(" ", heading)
-    names, cells = _names_and_cells(line, _sample_of(lines))
-    # A line that several paragraphs have in common is a heading.
-    evidence = heading_evidence(names, list(filter(None, cells))) + len(paragraphs) - 1
-    is_plain = len(names) >= MIN_LINES and heading.isupper()
-    if any(map(NUMBER.fullmatch, names)) or evidence < 0 or (evidence == 0 and not is_plain):
+    rule = next(filter(_RULE_OF_COLUMNS.fullmatch, paragraph[start + 1 : start + 2]), "")
+    names, cells = _names_and_cells(line, rule, _sample_of(lines))
+    evidence = heading_evidence(names, list(filter(None, cells)))
+    # A line above such a rule, or that several paragraphs have in common, is a heading.
+    evidence += bool(rule) + len(paragraphs) - 1
+    has_several = len(names) >= MIN_LINES
+    is_titled = len(paragraphs) > 1 and has_several  # such as `avg-cpu:` before the names
+    are_pairs = any(name.endswith(":") or "=" in name for name in names[is_titled:])
+    if are_pairs or any(map(NUMBER.fullmatch, names)):
         return None
-    names, cells = _names_and_cells(line, lines)
+    if evidence < 0 or (evidence == 0 and not (has_several and heading.isupper())):
+        return None
+    names, cells = _names_and_cells(line, rule, lines)
     rows = list(filter(None, cells))
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
         return None
@@ -76,15 +84,20 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
 
 
 def _names_and_cells(
-    heading: str, lines: Sequence[str]
+    heading: str, rule: str, lines: Sequence[str]
 ) -> tuple[list[str], list[list[str] | None]]:
-    """Return the names of columns, and the cells of each line, or None where it fits none."""
+    """Return the names of columns, and the cells of each line, or None where it fits none.
+
+    Args:
+        heading: The line of the names.
+        rule: The dashes below it, which blanks divide as the columns, or "".
+        lines: The lines of cells.
+    """
     sample = _sample_of(lines)
-    spans = _spans_of_names(heading, sample)
+    spans = [match.span() for match in _WORD.finditer(rule)] or _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps else None
-    # A line of a key and its value is no heading.
-    if names is None or any(name.endswith(":") or "=" in name for name in names):
+    if names is None:
         return [], []
     cells = _cells_of(lines, names, spans, gaps)
     rows = list(filter(None, cells))[:_SAMPLE_LINES]
@@ -214,12 +227,19 @@ def _joined(spans: list[Span], sample: Sequence[str]) -> list[Span]:
     joined = spans[:1]
     for start, end in spans[1:]:
         before, gap = joined[-1]
-        through = sum(_THROUGH.match(line, gap - 1) is not None for line in sample)
-        divided = sum(bool(line[start:end].strip()) for line in sample) - through
-        share = divided / max(divided + through, 1)
-        if start - gap > 1 or share >= MOST:
+        through = divided = clear = 0
+        for line in sample:
+            cell = line[gap:end]
+            if _THROUGH.match(line, gap - 1):
+                through += 1
+            elif cell[1:].strip():
+                divided += 1
+                # A cell of several words begins below the first name, and has none below the other.
+                is_below = cell[0].isspace() and not (cell[1].isspace() and cell[-1].isspace())
+                clear += is_below or _BEGIN.match(line, before - 1) is None
+        if start - gap > 1 or divided >= MOST * max(divided + through, 1):
             joined.append((start, end))
-        elif share > 1 - MOST:
+        elif clear > (1 - MOST) * (clear + through):
             return []
         else:
             joined[-1] = (before, end)

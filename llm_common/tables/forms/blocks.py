@@ -15,6 +15,7 @@ _PAIR: Final = re.compile(
 )
 # Several pairs stand in one line, as `stat` prints them.
 _NEXT_PAIR: Final = re.compile(r"(?:\t|\s{2,})(?=[^\s:(](?:[^\s:(]| (?! )){0,30}: )")
+_APART: Final = re.compile(r"([^\s(]+)\s{2,}(.+)")
 _HEADING: Final = re.compile(r"#{1,6}\s++(?P<text>.*\S)")
 _FIRST_WORD: Final = re.compile(r"\s*+[^\W\d_][^\s:]*+(?:\s*:)?\s+")
 _RULE: Final = re.compile(r"[-=*_]{3,}\s*")
@@ -163,9 +164,14 @@ def _record(lines: Sequence[Line], name: str, keys: AbstractSet[str]) -> dict[st
 def _pairs_of(line: str) -> list[Pair]:
     """Return the pairs of a line, or [] if a part of it is none."""
     pairs: list[Pair] = []
-    for part in _NEXT_PAIR.split(line[:MAX_LINE_CHARS].strip()):
+    parts = _NEXT_PAIR.split(line[:MAX_LINE_CHARS].strip())
+    for part in parts:
         match = _PAIR.fullmatch(part)
         if match is None:
             return []
-        pairs.append((match["key"].strip(), (match["value"] or "").strip()))
+        value = (match["value"] or "").strip()
+        # Beside other pairs, what stands apart from a value is a second one.
+        apart = _APART.fullmatch(value) if len(parts) > 1 else None
+        for text in apart.groups() if apart else [value]:
+            pairs.append((match["key"].strip(), text))
     return pairs

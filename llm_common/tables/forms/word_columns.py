@@ -61,6 +61,9 @@ def word_sections(paragraphs: Sequence[Sequence[str]]) -> Table | None:
     if names is None or any(names):
         return None
     sample_rows = [line.split(maxsplit=width - 1) for line in sample]
+    # Where titles end with a colon, other first lines are none, such as `total 8`.
+    with_colon = sum(lines[0].endswith(":") for lines in paragraphs)
+    mark = ":" if 2 * with_colon > len(paragraphs) else ""
     rows: list[list[Json]] = []
     others: list[str] = []
     misfits = 0
@@ -71,14 +74,15 @@ def word_sections(paragraphs: Sequence[Sequence[str]]) -> Table | None:
         # Few lines have as many words by chance.
         if width > 1 and heading_evidence(first, sample_rows) >= 0:
             start = end = len(lines)
-        if start:
+        is_titled = start > 0 and lines[0].endswith(mark)
+        if is_titled:
             others += filter(None, [title])
             title = lines[0].strip().removesuffix(":")
         for line in lines[start:end]:
             rows.append([title, *line.strip().split(maxsplit=width - 1)])
         if start < end:
             title = ""
-        rest = [*lines[1:start], *lines[end:]]
+        rest = [*lines[is_titled:start], *lines[end:]]
         others += rest
         if len(lines) >= MIN_LINES:
             misfits += _may_be_rows(rest, width)
