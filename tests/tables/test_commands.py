@@ -204,7 +204,7 @@ def test_pairs_in_one_line_are_fields_t_17() -> None:
 
 
 def test_a_rule_of_dashes_tells_where_columns_are_t_17() -> None:
-    lines = ["  node   mounted   mounted over   date         name"]
+    lines = ["  node   mounted   mounted over       date     name"]
     lines.append("-------- --------- -------------- ------------ ----")
     lines += [f"{'':9}/dev/{n:<4} {'/x' * (n % 3):14} Sep 06 11:4{n} x{n}" for n in range(4)]
     table = only_table("\n".join(lines))
@@ -218,15 +218,18 @@ def test_a_title_before_names_is_one_where_the_heading_comes_again_t_17() -> Non
     table = only_table(text)
     assert table.columns[1:] == ("%user", "%nice", "%idle")
     assert table.rows[3][1:] == ("0.13", "0.00", "93.70")
-    archive = "Archive:  logs.jar   v1\n" + "drwxr-xr-x  2.0   0 b\n" * 4
+    archive = "Archive:  logs\n" + "".join(f"{n or '':<10}x{n}\n" for n in range(12))
     assert not any("Archive:" in table.columns for table in find_records(archive).tables)
 
 
 def test_a_program_with_a_blank_in_its_name_is_one_cell_t_17() -> None:
     lines = ["Proto Recv-Q  State       PID/Program name    "]
-    lines += [f"tcp   {n:<6}  LISTEN      11{n}/containerd-shim" for n in range(5)]
+    lines += [f"udp   {n:<6}{'':14}11{n}/containerd-shim" for n in range(5)]
     lines.append("tcp   7       LISTEN      6492/sshd: ann")
-    assert only_table("\n".join(lines)).rows[5] == ("tcp", "7", "LISTEN", "6492/sshd: ann")
+    assert only_table("\n".join(lines)).rows[4:] == (
+        ("udp", "4", "", "114/containerd-shim"),
+        ("tcp", "7", "LISTEN", "6492/sshd: ann"),
+    )
 
 
 CHAIN = """Chain {} (1 references)
