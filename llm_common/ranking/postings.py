@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -36,81 +36,67 @@ class Postings:
 
     def __init__(self, bm25: BM25, documents: Mapping[str, Iterable[str]]) -> None:
         self.keys = tuple(sorted(documents))
-        self._indexes = {key: index for index, key in enumerate(self.keys)}
-        self._documents: dict[str, Counter[str]] = {}
-        self._postings: dict[str, dict[str, int]] = {}
-        for key in self.keys:
-            counts = self._documents[key] = Counter(documents[key])
+        self._documents = [Counter(documents[key]) for key in self.keys]
+        self._postings: dict[str, dict[int, int]] = {}
+        for index, counts in enumerate(self._documents):
             for term, count in counts.items():
-                self._postings.setdefault(term, {})[key] = count
-        self._norms = bm25.length_norms(list(map(Counter.total, self._documents.values())))
+                self._postings.setdefault(term, {})[index] = count
+        self._norms = bm25.length_norms(list(map(Counter.total, self._documents)))
         # Computed on demand. Two threads may compute the same entry, which is then set twice.
         self._scores: dict[str, dict[int, float]] = {}
         self._weights: list[float] = []
 
-    def scores(
-        self,
-        terms: Iterable[str],
-        *,
-        among: Collection[int] | None = None,
-        max_matches: float = math.inf,
-    ) -> dict[int, float]:
+    def scores(self, terms: Iterable[str], *, max_matches: float = math.inf) -> dict[int, float]:
         """Return the score of each document relative to the best, by its index in `keys`.
 
         Args:
             terms: The terms to look for, each distinct term once.
-            among: Indexes of the documents that count. None includes all.
             max_matches: Terms in more documents than this are ignored.
         """
         totals: dict[int, float] = {}
         for term in terms:
             scores = self._term_scores(term)
             if len(scores) <= max_matches:
-                for index in scores if among is None else scores.keys() & among:
-                    totals[index] = totals.get(index, 0.0) + scores[index]
+                for index, score in scores.items():
+                    totals[index] = totals.get(index, 0.0) + score
         top = max(totals.values(), default=0.0)
         return {index: score / top for index, score in totals.items()}
 
-    def shares(
-        self, terms: Iterable[str], *, among: Collection[int] | None = None
-    ) -> dict[int, float]:
+    def shares(self, terms: Iterable[str]) -> dict[int, float]:
         """Return how much of each document the terms cover, from 0 to 1, by its index in `keys`.
 
         Rare terms weigh more.
 
         Args:
             terms: The terms to look for, each distinct term once.
-            among: Indexes of the documents that count. None includes all.
         """
         if not self._weights:
             idfs = {term: self._idf(term) for term in self._postings}
             weights: list[float] = []
-            for counts in self._documents.values():
+            for counts in self._documents:
                 # fsum is exact, so the order of the terms does not change a share.
                 weights.append(math.fsum(map(idfs.__getitem__, counts)))
             self._weights = weights
         totals: dict[int, float] = {}
         for term in terms:
             weight = self._idf(term)
-            for key in self._postings.get(term, ()):
-                index = self._indexes[key]
-                if among is None or index in among:
-                    totals[index] = totals.get(index, 0.0) + weight / self._weights[index]
-        return totals
+            for index in self._postings.get(term, ()):
+                totals[index] = totals.get(index, 0.0) + weight
+        return {index: total / self._weights[index] for index, total in totals.items()}
 
-    def contains(self, key: str, term: str) -> bool:
+    def contains(self, index: int, term: str) -> bool:
         """Return whether the document contains the term."""
-        return term in self._documents[key]
+        return term in self._documents[index]
 
-    def score_of(self, key: str, terms: Iterable[str], *, min_documents: int) -> float:
+    def score_of(self, index: int, terms: Iterable[str], *, min_documents: int) -> float:
         """Return the score of one document in nats, as if there were `min_documents` or more.
 
         A small pool then counts as a larger one, so that scores compare between pools.
         """
-        norm = self._norms[self._indexes[key]]
+        norm = self._norms[index]
         total = 0.0
         for term in terms:
-            count = self._documents[key][term]
+            count = self._documents[index][term]
             if count:
                 total += self._idf(term, min_documents=min_documents) * count / (count + norm)
         return total
@@ -123,8 +109,7 @@ class Postings:
         scores = self._scores.get(term)
         if scores is None:
             posting = self._postings.get(term, {})
-            counts = {self._indexes[key]: count for key, count in posting.items()}
-            scores = word_scores(counts, self._norms, len(self._norms))
+            scores = word_scores(posting, self._norms, len(self._norms))
             if posting:  # requests may contain any number of terms that occur in no document
                 self._scores[term] = scores
         return scores

@@ -29,9 +29,7 @@ _BM25: Final = BM25(k1=2.0, b=0.4)
 _NAME_WEIGHT: Final = 0.75
 _LETTERS_WEIGHT: Final = 0.3
 _MAX_LETTERS_TOOLS: Final = 100  # letters that more tools share say little, and cost most time
-_MIN_SPAN: Final = 0.6  # of cosines: smaller differences between few tools are chance
-# Of vectors. 1 gives .007 less Recall@5 on requests that were kept apart, 3 loses .01.
-_VECTOR_WEIGHT: Final = 2.0
+_VECTOR_WEIGHT: Final = 2.0  # from 1.5 to 3, Recall@5 changes by .003 at most
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
 # metatool_select.
@@ -79,8 +77,7 @@ class ToolIndex:
     - BM25 over the stems of these words, relative to the best tool
     - 0.3 times BM25 over every four letters of a word, relative to the best tool
     - 0.75 times the share of the tool's name that the request contains
-    - with an embedder, up to 2 for the cosine with name and description, stretched from the lowest
-      of all tools to the highest
+    - with an embedder, twice the cosine with name and description
 
     The order of the tools never matters, and ties are in the order of names. Threads may share an
     index. Indexing a tool takes 0.2 ms, a request to 10,000 tools some 3 ms.
@@ -192,48 +189,43 @@ class ToolIndex:
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
         """Return the best tools for one text, or none."""
-        if not query_terms(text):
+        stems = search_stems(text)
+        if not stems:
             return []
-        by_words, cosines = self._by_words(text), self._cosines(text)
+        name_shares = self._names.shares(stems)
+        by_words, cosines = self._by_words(text, name_shares), self._cosines(text)
         values = {index: by_words[index] for index in _best(by_words, _MAX_WEIGHED)}
         if cosines:
-            low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
             # A tool may be near by meaning without a word of the request.
             nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
             for index in {*values, *nearest}:
-                nearness = (cosines[index] - low) / span
-                values[index] = values.get(index, 0.0) + _VECTOR_WEIGHT * nearness
+                values[index] = values.get(index, 0.0) + _VECTOR_WEIGHT * cosines[index]
         best = _best(values, limit)
         if not best or values[best[0]] <= 0:
             return []
 
-        stems = search_stems(text)
-        shares = self._names.shares(stems, among=frozenset(best))
         ranked: list[RankedTool] = []
         top_score = 0.0
         for index in best:
-            name, share = self._words.keys[index], shares.get(index, 0.0)
+            name, share = self._words.keys[index], name_shares.get(index, 0.0)
             cosine = cosines[index] if cosines else None
             if not ranked:
                 # Only the first tool's score is measured. The others follow by their values.
-                top_score = self._score(name, share, cosine, stems)
+                top_score = self._score(index, share, cosine, stems)
                 if top_score < self._min_score:
                     return []
             score = top_score * values[index] / values[best[0]]
-            ranked.append(RankedTool(name, score, self._why(text, name, share, cosine)))
+            ranked.append(RankedTool(name, score, self._why(text, index, share, cosine)))
         return ranked
 
-    def _by_words(self, text: str, *, among: Mapping[int, float] | None = None) -> dict[int, float]:
+    def _by_words(self, text: str, name_shares: Mapping[int, float]) -> dict[int, float]:
         """Return the value of each tool that shares words with the text, by its index."""
-        stems, terms = search_stems(text), query_terms(text)
-        letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
+        stems = search_stems(text)
+        letters = dict.fromkeys(stems_and_letters(" ".join(query_terms(text)))[1])
         parts = (
-            (1.0, self._words.scores(stems, among=among)),
-            (
-                _LETTERS_WEIGHT,
-                self._letters.scores(letters, among=among, max_matches=_MAX_LETTERS_TOOLS),
-            ),
-            (_NAME_WEIGHT, self._names.shares(stems, among=among)),
+            (1.0, self._words.scores(stems)),
+            (_LETTERS_WEIGHT, self._letters.scores(letters, max_matches=_MAX_LETTERS_TOOLS)),
+            (_NAME_WEIGHT, name_shares),
         )
         values: dict[int, float] = {}
         for weight, scores in parts:
@@ -247,22 +239,22 @@ class ToolIndex:
         cosines: list[float] = []
         for cosine in self._embedder.similarities(text, self._abouts):
             # An application's embedder may return nan for an empty text, or a hair over 1.
-            cosines.append(min(cosine, 1.0) if math.isfinite(cosine) else 0.0)
+            cosines.append(min(max(cosine, 0.0), 1.0) if math.isfinite(cosine) else 0.0)
         return cosines
 
-    def _score(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> float:
+    def _score(self, index: int, share: float, cosine: float | None, stems: Sequence[str]) -> float:
         """Return how well a tool fits, from 0 to 1, independent of the other tools."""
         evidence = (
-            self._words.score_of(name, stems, min_documents=_MIN_POOL) + _NAME_EVIDENCE * share
+            self._words.score_of(index, stems, min_documents=_MIN_POOL) + _NAME_EVIDENCE * share
         )
         if cosine is not None:
             evidence += _VECTOR_EVIDENCE * max(0.0, cosine - _UNRELATED)
         return evidence / (evidence + _HALF_EVIDENCE)
 
-    def _why(self, text: str, name: str, share: float, cosine: float | None) -> str:
+    def _why(self, text: str, index: int, share: float, cosine: float | None) -> str:
         reasons: list[str] = []
         shared = [
-            term for term in query_terms(text) if self._words.contains(name, stem(folded(term)))
+            term for term in query_terms(text) if self._words.contains(index, stem(folded(term)))
         ]
         if shared:
             reasons.append(f"words {', '.join(shared[:_MAX_NAMED])}")

@@ -49,9 +49,8 @@ def test_documents_far_below_the_best_are_kept() -> None:
     assert min(scores.values()) < 0.2
 
 
-def test_only_the_named_documents_and_rare_terms_count() -> None:
+def test_only_rare_terms_count() -> None:
     index = postings()
-    assert [*index.scores(["send"], among={2})] == [2]
     assert [*index.scores(["mail", "file"], max_matches=1)] == [2]
     assert {*index.scores(["mail", "file"], max_matches=2)} == {0, 1, 2}
 
@@ -60,7 +59,7 @@ def test_a_share_is_the_weight_of_the_terms_in_the_document() -> None:
     index = postings()
     mail, send = idf(2, 3), idf(2, 3)
     assert index.shares(["mail"]) == pytest.approx({0: 1.0, 1: mail / (mail + send)})
-    assert index.shares(["mail", "send"], among={1}) == pytest.approx({1: 1.0})
+    assert index.shares(["mail", "send"])[1] == pytest.approx(1.0)
     assert index.shares(["absent"]) == {}
 
 
@@ -69,17 +68,15 @@ def test_the_order_of_the_documents_never_matters() -> None:
     other = Postings(BM25(), dict(reversed(DOCUMENTS.items())))
     assert index.scores(["file", "send"]) == other.scores(["file", "send"])
     assert index.shares(["file", "send"]) == other.shares(["file", "send"])
-    assert (index.contains("a", "mail"), index.contains("a", "file")) == (True, False)
+    assert (index.contains(0, "mail"), index.contains(0, "file")) == (True, False)
 
 
 def test_the_score_of_one_document_compares_between_pools() -> None:
     index = postings()
     expected = idf(2, 50) * gain(2, 3) + idf(2, 50) * gain(1, 3)
-    assert index.score_of("b", ["mail", "send", "file"], min_documents=50) == pytest.approx(
-        expected
-    )
+    assert index.score_of(1, ["mail", "send", "file"], min_documents=50) == pytest.approx(expected)
     small = idf(2, 3) * gain(1, 1)
-    assert index.score_of("a", ["mail"], min_documents=2) == pytest.approx(small)
+    assert index.score_of(0, ["mail"], min_documents=2) == pytest.approx(small)
 
 
 def test_no_documents_have_no_scores() -> None:
