@@ -93,11 +93,6 @@ class ToolRequest:
             return [self.task.description, self.query]
         return [self.task.description]
 
-    @property
-    def texts(self) -> list[str]:
-        """Return the task, its sub-tasks and the query."""
-        return [self.task.description, *self.sub_tasks, *self.whole[1:]]
-
     def sections(self) -> list[str]:
         """Return the request as sections of a prompt.
 
