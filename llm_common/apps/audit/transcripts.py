@@ -29,6 +29,8 @@ _OF_HOST = re.compile(
 )
 # Reasoning is no part of later prompts, and its signature is no text.
 _REASONING: Final = ("thinking", "redacted_thinking")
+# In the first request after a compaction: the reply to the request before it, and a summary.
+_MAX_NEW_REPLIES: Final = 2
 _TEXTS: Final = ("text", "input_text", "output_text")
 
 
@@ -136,7 +138,9 @@ class _Reader:
             match record:
                 case [{"role": _}, *_]:
                     self._read_request(record)
-                case {"messages": [{"role": _}, *_] as messages}:
+                case {"messages": [{"role": _}, *_] as messages} | {
+                    "traj": [{"role": _}, *_] as messages
+                }:
                     self._read_request(messages)
                 case [_, *_]:
                     for item in record:
@@ -157,6 +161,8 @@ class _Reader:
                 self._read_codex(kind, payload)
             case {"type": "user" | "assistant", "message": {"content": content}}:
                 self._read_claude(record, content)
+            case {"attachment": {"type": "prompt_snapshot"}}:
+                pass  # instructions and definitions of tools, again after each change
             case {"type": "attachment", "attachment": attachment}:
                 self._add("Claude Code", {"role": "system", "content": stable_json(attachment)})
             case {"compactMetadata": metadata}:
@@ -182,8 +188,11 @@ class _Reader:
         start = len(before)
         if messages[:start] != before:
             common = [index for index, message in enumerate(messages) if message in before]
-            # Another session has no message in common, and another branch is as long as this one.
+            added = [message["role"] for message in messages if message not in before]
+            # Another session has no message in common, or only some words of courtesy among its
+            # own replies. Another branch is as long as this one.
             is_same = any(messages[index]["role"] != "system" for index in common)
+            is_same = is_same and added.count("assistant") <= _MAX_NEW_REPLIES
             if is_same and len(stable_json(messages)) < len(stable_json(before)):
                 start = common[-1] + 1
                 if messages[:start] == before[:start]:  # the summary follows what was kept
@@ -217,18 +226,17 @@ class _Reader:
     # --- Codex: items of the Responses API
 
     def _read_codex(self, kind: str, payload: Record) -> None:
-        if kind == "session_meta" and "base_instructions" in payload:
-            self._add("Codex", {"role": "system", "content": payload["base_instructions"]["text"]})
-        elif kind == "response_item":
+        if kind == "response_item":
             self._add("Codex", *_codex_messages(payload))
         elif kind == "compacted":
             items = payload.get("replacement_history")
-            kept = [message for message in self._stretch.prompt if message.is_question]
-            if items is not None:  # older releases kept what the user said
+            if items is None:  # older releases kept what the user said
+                kept = [message for message in self._stretch.prompt if message.is_question]
+                kept += read_messages([{"role": "user", "content": payload["message"]}])
+            else:  # with the summary
                 kept = read_messages([raw for item in items for raw in _codex_messages(item)])
-            summary = read_messages([{"role": "user", "content": payload.get("message")}])
             is_readable = "encrypted_content" not in stable_json(items)
-            self._compact([*kept, *summary], is_readable=is_readable)
+            self._compact(kept, is_readable=is_readable)
 
 
 def _by_author(role: str, content: Any) -> Iterator[Record]:

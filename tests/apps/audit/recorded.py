@@ -65,7 +65,7 @@ def codex() -> list[Line]:
         _line("response_item", _called("c1", "shell", {"command": ["ls", "src"]})),
         _line("response_item", _returned("c1", LISTING)),
         _line("response_item", {"type": "reasoning", "encrypted_content": "x"}),
-        _line("compacted", {"message": "", "replacement_history": kept}),
+        _line("compacted", {"message": SUMMARY, "replacement_history": kept}),
         _line("response_item", _called("c2", "shell", {"command": ["ls", "src"]})),
         _line("response_item", _returned("c2", LISTING)),
         _line("response_item", _called("c3", "edit", {"path": "src/orders/save.py"})),

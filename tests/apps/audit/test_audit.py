@@ -256,6 +256,29 @@ def test_what_an_encrypted_summary_of_codex_dropped_is_unknown_t_20(tmp_path: Pa
     assert compaction["losses"] is None
 
 
+def test_a_summary_of_codex_counts_once_t_20(tmp_path: Path) -> None:
+    lines = recorded.codex()
+    tokens = []
+    for summary in (recorded.SUMMARY, ""):
+        compacted = next(line for line in lines if line["type"] == "compacted")
+        compacted["payload"]["message"] = summary
+        session = audited(recorded.write(tmp_path / "a.jsonl", lines))
+        tokens.append(session["compactions"][0]["tokens_after"])
+    assert tokens[0] == tokens[1] > 0
+
+
+@pytest.mark.parametrize("host", ["Claude Code", "Codex"])
+def test_instructions_of_a_host_are_no_messages_t_20(tmp_path: Path, host: str) -> None:
+    lines = FORMS[host]()
+    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))["tokens"]
+    instructions = {"type": "prompt_snapshot", "systemPrompt": ["Be brief."], "tools": ["Bash"]}
+    snapshot = {"type": "attachment", "uuid": "i", "attachment": instructions}
+    meta = {"type": "session_meta", "payload": {"base_instructions": {"text": "Be brief."}}}
+    session = audited(recorded.write(tmp_path / "a.jsonl", [snapshot, meta, *lines]))
+    assert session["tokens"] == whole
+    assert session["other_records"]["attachment"] == 1
+
+
 def test_older_codex_kept_what_the_user_said(tmp_path: Path) -> None:
     lines = recorded.codex()
     compacted = next(line for line in lines if line["type"] == "compacted")
@@ -294,6 +317,20 @@ def test_conversations_in_one_document_are_sessions(tmp_path: Path) -> None:
     chats = [{"messages": [user("One.")]}, {"messages": [user("Two.")]}]
     file.write_text(json.dumps(chats, indent=1))
     assert len(run_json("audit", file)["sessions"]) == 2
+
+
+@pytest.mark.parametrize("key", ["messages", "traj"])
+def test_runs_that_share_words_of_courtesy_are_sessions_t_20(tmp_path: Path, key: str) -> None:
+    runs = []
+    for task, count in (("Book a flight to Rome.", 9), ("Cancel my flight to Oslo.", 4)):
+        messages = [{"role": "system", "content": "You are an agent."}, user(task)]
+        for number in range(count):
+            reply = {"role": "assistant", "content": f"Step {number} of: {task}"}
+            messages += [reply, user(f"And {number} for: {task}")]
+        runs.append({key: [*messages, user("Thank you.")], "reward": 1})
+    file = tmp_path / "runs.json"
+    file.write_text(json.dumps(runs))
+    assert [session["compactions"] for session in run_json("audit", file)["sessions"]] == [[], []]
 
 
 def test_images_count_without_their_data(tmp_path: Path) -> None:
