@@ -5,7 +5,8 @@ them. Each is five runs of `history/airline.tune.json` in `LLM_COMMON_EVAL_DATA`
 (sierra-research/tau-bench, MIT), with sentences of `said/*.tune.json` in messages of their own. In
 its midst a summary replaces the prompt. It has half of these sentences, so the others are known to
 be dropped. Values of later calls are known from the messages, without code of the library: an
-argument of four characters or more that the prompt had and the summary has not.
+argument of four characters or more, with a digit or a slash, that the prompt had and the summary
+has not. Plain words, such as the class of a flight, are choices of a tool and no values.
 
     python benchmarks/quality_audit.py            # prints the shares
     python benchmarks/quality_audit.py --list     # and what was missed or named falsely
@@ -111,7 +112,8 @@ def dropped_values(before: list[Message], summary: str, after: list[Message]) ->
             for value in leaves(json.loads(call["function"]["arguments"])):
                 form = rf"(?<!\w){re.escape(value)}(?!\w)"
                 is_kept = re.search(form, f"{summary}\n{first}") is not None
-                if len(value) >= MIN_VALUE_CHARS and re.search(form, text) and not is_kept:
+                is_value = len(value) >= MIN_VALUE_CHARS and re.search(r"[\d/]", value)
+                if is_value and re.search(form, text) and not is_kept:
                     dropped.add(value)
     return dropped
 

@@ -18,7 +18,7 @@ from llm_common.text.canonical import stable_json
 from llm_common.text.sentences import sentences_in
 
 _MIN_VALUE_CHARS: Final = 4  # a shorter one is elsewhere by chance
-_MAX_READ_CHARS: Final = 500  # of an argument: the rest of a longer one is written, as a file is
+_READ_LINES: Final = 3  # of an argument: the rest of a longer one is written, as a file is
 _KEPT_SHARE: Final = 0.7  # of the words of a sentence, in one paragraph
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)")
 
@@ -97,7 +97,10 @@ def texts_of(message: HistoryMessage) -> Iterator[str]:
 
 
 def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
-    """Return the values of a text that calls have in their arguments: ids, paths, numbers."""
+    """Return the values of a text that calls have in their arguments: ids, paths, numbers.
+
+    Plain words do not count, since most are choices of a tool or are in code.
+    """
     values: dict[str, None] = {}
     for message in messages:
         for call in message.calls:
@@ -106,10 +109,13 @@ def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
             for argument in args.values():
                 for part in argument if isinstance(argument, list) else [argument]:
                     if isinstance(part, str):  # a command or a query is one longer text
-                        values |= dict.fromkeys(values_in_text(part[:_MAX_READ_CHARS]))
+                        begin = "\n".join(part.splitlines()[:_READ_LINES])
+                        values |= dict.fromkeys(values_in_text(begin))
     needed = []
     for value in values:
-        if len(value) >= _MIN_VALUE_CHARS and contains_value(text, value):
+        # A word such as "in_progress" is one of a tool's choices, and every shell has a null.
+        is_common = value.replace("_", "").isalpha() or " " in value or value == "/dev/null"
+        if len(value) >= _MIN_VALUE_CHARS and not is_common and contains_value(text, value):
             needed.append(value)
     return needed
 
