@@ -340,7 +340,7 @@ async def read_back(place: Place, text: str) -> object:
     with suppress(LLMCommonError):
         await tool.run({"id": text})
     with suppress(LLMCommonError):
-        await tool.run({"id": pointer.pointer_id, "path": text})
+        await tool.run({"id": pointer.pointer_id, "select": text})
     return await tool.run({"id": pointer.pointer_id, "pattern": "(a+)+$"})
 
 

@@ -72,13 +72,37 @@ _PARAMETERS = {
     "required": ["id"],
     "additionalProperties": False,
 }
+_OLD_NAMES: Final = {"pointer_id": "id", "regex": "pattern", "query": "words"}
 
 
-def without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments without nulls, which strict function calling sends for omitted ones."""
+def flat_arguments(
+    args: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], str]:
+    """Return the arguments of a reading tool by their names, and a line about old forms.
+
+    The calls that a long conversation shows may have a part in `select`, and arguments by the
+    names that they had before. They are understood, and the line tells the model the names. Nulls
+    are removed, because strict function calling sends them for omitted arguments.
+
+    Args:
+        args: The arguments of the call.
+        parameters: The tool's parameters, as JSON Schema.
+    """
     if not isinstance(args, Mapping):
-        return args  # the check of the arguments describes the problem
-    return {name: value for name, value in args.items() if value is not None}
+        return args, ""  # the check of the arguments describes the problem
+    names = parameters["properties"]
+    flat = {name: value for name, value in args.items() if value is not None}
+    part = flat.get("select")
+    if isinstance(part, Mapping):
+        del flat["select"]
+        flat.update(part)
+    for old_name, name in _OLD_NAMES.items():
+        if name in names and flat.get(old_name) is not None:
+            flat[name] = flat.pop(old_name)
+    hint = ""
+    if not flat.keys() <= args.keys():
+        hint = f"\nNext time pass the arguments by these names: {', '.join(names)}."
+    return {name: value for name, value in flat.items() if value is not None}, hint
 
 
 async def read_context(
@@ -190,14 +214,19 @@ class ReadBackTool(Tool):
             ToolFailedError: If the result cannot be read. The message says why, and does not
                 suggest that the model runs the tool again.
         """
-        part = dict(self._bind(without_nulls(args)))
+        flat, hint = flat_arguments(args, self.definition.parameters)
+        part = dict(self._bind(flat))
         pointer_id = part.pop("id").strip().lower()  # models add blanks, or shout
+        max_tokens = self._max_tokens - self._counter.count(hint)
+        if max_tokens < MIN_LIMIT_TOKENS:
+            hint = ""
+            max_tokens = self._max_tokens
         try:
             with self._running():
-                return await read_context(
+                reading = await read_context(
                     pointer_id,
                     load=self._load,
-                    max_tokens=self._max_tokens,
+                    max_tokens=max_tokens,
                     counter=self._counter,
                     **part,
                 )
@@ -209,6 +238,7 @@ class ReadBackTool(Tool):
                 reason = _MISSES[exc.reason]
             text = f"{reason}, and say so where it matters"
             raise ToolFailedError(text, tool=self.name) from exc
+        return reading.model_copy(update={"hint": hint})
 
 
 def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:

@@ -183,6 +183,8 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert "part 1999" in answer
     assert COUNTER.count(answer) <= 300
     assert "try others" in str(await search.run({"words": "zygomorphic"}))
+    # The name of the argument in the calls of an older conversation.
+    assert "part 1999" in str(await search.run({"query": "part 1999"}))
     with pytest.raises(ToolArgumentsError, match="'sql' was unexpected"):
         await search.run({"words": "part 1999", "sql": "SELECT 1"})
 

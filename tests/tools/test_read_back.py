@@ -457,6 +457,38 @@ async def test_null_means_left_out() -> None:
             await tool.run(args)
 
 
+OLD_FORMS: list[dict[str, Any]] = [
+    {"pointer_id": ID, "select": {"path": "/items/1/name"}},
+    {"id": ID, "select": {"path": "/items/1/name", "keys": None, "regex": None}, "cursor": None},
+    {"pointer_id": ID, "path": "/items/1/name", "select": None},
+    {"id": ID, "select": {"path": "/items/1/name", "regex": "item 1"}},
+]
+
+
+@pytest.mark.parametrize("args", OLD_FORMS)
+async def test_a_call_in_an_old_form_is_understood_and_told(args: dict[str, Any]) -> None:
+    pointer_id, load = await stored({"items": ITEMS[:3]})
+    args = {name: pointer_id if value == ID else value for name, value in args.items()}
+    told = (await ReadBackTool(load).run(args)).rendered
+    assert "item 1" in told
+    head, line, fence = told.split("\n")[:3]
+    assert head.startswith(pointer_id)
+    assert line.startswith("Next time pass the arguments by these names: chars, cursor, id, ")
+    assert fence.startswith("<<<")
+    assert "Next time" not in (await ReadBackTool(load).run({"id": pointer_id})).rendered
+
+
+@pytest.mark.parametrize("max_tokens", [200, 230, 400])
+async def test_the_line_about_an_old_form_is_within_the_limit(max_tokens: int) -> None:
+    pointer_id, load = await stored("one two three " * 5_000)
+    counter = UpperBoundCounter()
+    tool = ReadBackTool(load, max_tokens=max_tokens, counter=counter)
+    first = await tool.run({"pointer_id": pointer_id})
+    assert counter.count(first.rendered) <= max_tokens
+    then = await tool.run({"id": pointer_id, "cursor": first.cursor})
+    assert then.start == len(first.text)
+
+
 def test_a_registry_with_a_reader_is_a_copy_s4_08() -> None:
     def load(_: str) -> Any:
         pytest.fail("never")

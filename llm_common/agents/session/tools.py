@@ -20,7 +20,7 @@ from llm_common.history.message_shapes import (
 )
 from llm_common.parts.fill import fill, largest_room
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import ReadBackTool, without_nulls
+from llm_common.tools.read_back import ReadBackTool, flat_arguments
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
     MAX_FOUND,
@@ -306,7 +306,8 @@ class _TextTool(Tool):
 
     async def run(self, args: Mapping[str, Any]) -> Any:
         """Return the answer. See `Tool.run`."""
+        flat, _ = flat_arguments(args, self.definition.parameters)
         with self._trace.recorded():
-            text = await super().run(without_nulls(args))
+            text = await super().run(flat)
             record("read_back", tool=self.name, chars=len(text))
         return text

@@ -63,3 +63,13 @@ async def test_a_restarted_gateway_serves_ids_tables_and_found_tools(
         assert "item 4321" in text_of(read)
         called = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": 2}})
         assert text_of(called) == "line 0 of the log\nline 1 of the log"
+
+
+async def test_a_call_in_the_form_of_the_hooks_is_understood_and_told(tmp_path: Path) -> None:
+    async with a_gateway("stdio", tmp_path) as host:
+        call = {"name": "list_items", "arguments": {"count": 6_000}}
+        pointer_id = id_in(text_of(await host.call_tool("call_read_only_tool", call)))
+        old = {"pointer_id": pointer_id, "select": {"path": "/4321"}}
+        answer = text_of(await host.call_tool("context", old))
+    assert "item 4321" in answer
+    assert "Next time pass the arguments by these names: chars, cursor, id, " in answer
