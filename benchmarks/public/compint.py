@@ -139,5 +139,7 @@ data set, and stitched runs of an agent at an airline's service desk, of the tas
 back. A constraint counts if its words stand in the prompt that `fold` makes of it in 2,000 or
 8,000 tokens. "direct" has the words "For the rest of this session." before it, and "bare" nothing.
 COMPINT's own histories cannot be had here, and its judge is a model that also accepts a paraphrase,
-so its published figures are not comparable. No constant and no word list was chosen for a
-constraint."""
+so its published figures are not comparable.
+
+The words that make a sentence hold were widened after the totals of these cells, and once ("when you")
+after four of the sentences had been read. So no row here is blind."""

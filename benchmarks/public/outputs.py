@@ -117,4 +117,6 @@ model reads the preview, so this is not the accuracy of answers.
 The previews of packages are made by their installed code at their defaults, whatever their size, so
 they stand in the columns of 400 tokens with the tokens that they take. Only the threshold of
 deepagents is lowered, which else keeps these results whole. Our preview was tuned on the product
-searches. The filings were held back from tuning."""
+searches. The filings were held back from tuning. A count is stated only if every word of the
+question that may restrict the records was understood. Until that rule our counts on the filings
+were .600 at 400 tokens, and of the counts on other questions more than half were false."""

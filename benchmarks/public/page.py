@@ -94,9 +94,11 @@ report. `make bench-public DATA=folder WRITE=1` measures everything and writes t
 
 - **Nothing false.** Of 3,017 counts that previews state about 4,000 questions, 0 are false, by an
   oracle that knows the truth (`python -m benchmarks.quality_claims`).
+
 - **What I said held.** What a user says for the conversation stays word for word when the prompt is
   folded: see [folded histories](#folded-histories-what-the-user-said-for-the-session) (`make bench-public
   TABLES=rules`).
+
 - **Calls until the answer.** A reader that does only what the preview says takes 1.75 calls on
   average, with the call of the tool, and 955 tokens (`python -m benchmarks.quality_calls`).
 
