@@ -80,6 +80,9 @@ def largest_room(most: int, fits: Callable[[int], bool], *, likely: int = _FIRST
         rooms.append(most)
     first = bisect_right(rooms, fitting)
     number = bisect_left(rooms, True, first, key=lambda room: not fits(room))
+    if number == first:  # the room below the last double was not tried, and may not fit
+        while number and not fits(rooms[number - 1]):
+            number -= 1
     return rooms[number - 1] if number else 0
 
 

@@ -71,6 +71,18 @@ def test_a_room_is_the_largest_to_a_thirty_second_and_grows_with_the_limit_t_19(
     assert largest_room(most, lambda chars: chars <= limit + more, likely=likely + more) >= room
 
 
+@given(st.integers(1, 3_000), st.sets(st.integers(1, 3_000)), st.integers(1, 300))
+def test_what_is_returned_was_seen_to_fit(most: int, unfit: set[int], likely: int) -> None:
+    room = largest_room(most, lambda chars: chars not in unfit, likely=likely)
+    assert 0 <= room <= most
+    assert room not in unfit
+
+
+def test_the_room_below_a_double_that_fits_may_not_fit() -> None:
+    # A text in 126 characters can take more tokens than another one in 128.
+    assert largest_room(1_000, lambda chars: chars <= 128 and chars != 126) == 123
+
+
 @pytest.mark.parametrize("room", range(60))
 def test_rows_say_how_many_are_missing_t_19(room: int) -> None:
     lines = Lines(room)
