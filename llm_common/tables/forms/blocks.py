@@ -43,6 +43,9 @@ def blocks(text: str, lines: list[str]) -> Table | None:
 
 def key_values(lines: Sequence[str]) -> Table | None:
     """Return the table of lines of a key and its value, as `env` and `file` print them, or None."""
+    first = lines[:_SAMPLE_LINES]
+    if len(first) < len(lines) and key_values(first) is None:
+        return None  # soon told of a long text
     rows: list[tuple[str, str]] = []
     places: set[int] = set()
     values: set[int] = set()
