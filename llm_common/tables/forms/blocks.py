@@ -69,8 +69,9 @@ def _between_gaps(lines: Sequence[Line]) -> Table | None:
     """Return the table of blocks between blank lines, rules or headings, or None."""
     groups: list[list[Line]] = [[]]
     for line, pairs in lines:
-        is_gap = not line.strip() or _RULE.fullmatch(line.strip()) is not None
-        if is_gap or _HEADING.match(line[:MAX_LINE_CHARS]):
+        stripped = line.strip()
+        is_gap = not stripped or _RULE.fullmatch(stripped) is not None
+        if is_gap or (line.startswith("#") and _HEADING.match(line[:MAX_LINE_CHARS])):
             groups.append([])
         if not is_gap:
             groups[-1].append((line, pairs))

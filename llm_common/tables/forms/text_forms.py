@@ -22,6 +22,7 @@ from llm_common.tables.table import Table
 _DIGIT: Final = re.compile(r"\d")
 _MAX_PREFACE: Final = 3
 _MIN_SHARE: Final = 0.5
+_TITLE_LINES: Final = 2  # a title and a heading
 """Share of the lines of a text that its tables have, if these do not fill it."""
 
 
@@ -41,7 +42,7 @@ def tables_in_text(text: str) -> list[Table]:
         if table is not None:
             return [table]
     # Lines without names may be the keys and values of blocks.
-    table = blocks(text, lines) or key_values(lines) or _without_comments(lines)
+    table = blocks(text, lines) or key_values(lines) or _without_comments(text, lines)
     return _tables_of_paragraphs(text) if table is None else [table]
 
 
@@ -53,8 +54,10 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
 )
 
 
-def _without_comments(lines: Sequence[str]) -> Table | None:
+def _without_comments(text: str, lines: list[str]) -> Table | None:
     """Return the table of delimited lines without names, as those of `/etc/passwd`, or None."""
+    if "#" not in text:
+        return delimited(text, lines, has_names=False)
     comments = [line for line in lines if line.startswith("#")]
     records = [line for line in lines if not line.startswith("#")]
     table = delimited("\n".join(records), records, has_names=False)
@@ -130,15 +133,19 @@ def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
     """
     lines = text.split("\n")
     paragraphs: list[tuple[int, list[str]]] = []
-    is_new = True
+    is_new, has_title = True, False
     for index, line in enumerate(lines):
-        if line.strip():
+        is_blank = not line.strip()
+        if not is_blank:
             # Only where the paragraph has such a beginning itself.
-            is_title = not is_new and _are_title_and_heading(paragraphs[-1][1][:2])
-            if is_new or (is_title and _begins_table(lines[index - 1 : index + 2])):
+            if is_new or (has_title and _begins_table(lines[index - 1 : index + 2])):
                 paragraphs.append((index + 1, []))
-            paragraphs[-1][1].append(line)
-        is_new = not line.strip()
+                has_title = False
+            paragraph = paragraphs[-1][1]
+            paragraph.append(line)
+            if len(paragraph) == _TITLE_LINES:
+                has_title = _are_title_and_heading(paragraph)
+        is_new = is_blank
     return paragraphs
 
 
