@@ -21,7 +21,7 @@ from email.message import Message
 from pathlib import Path
 
 # What every file of the wheel is, unless NOTICE names it.
-OWN_FILES = {".py", ".typed", ".css", ".html"}
+OWN_FILES = {".py", ".typed", ".css", ".html", ".jinja"}
 SKILL = "llm_common/.agents/skills/llm-common/SKILL.md"
 MAX_DISTRIBUTIONS = 18  # of an install without extras, ours among them
 # What a program can use without an extra. The counter reads a data file of the wheel.

@@ -43,7 +43,7 @@ def report(
         "median": median,
         "number": "{:,.0f}".format,
     }
-    return environment.get_template("report.txt").render(
+    return environment.get_template("report.jinja").render(
         audited=sorted(
             audited, key=lambda each: (-each[0].losses.total(), -sum(each[0].prompt_tokens))
         ),
