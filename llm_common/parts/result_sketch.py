@@ -60,26 +60,26 @@ class ResultSketch:
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters, in whole lines."""
         lines = Lines(max_chars)
-        if self._write(lines, query_share=_QUERY_SHARE) or not self._first.has_matches:
+        if self._write(lines, keeps_query=True) or not self._first.has_matches:
             return lines.text
         # Records that answer need no query, if they fit in its place.
         without_query = Lines(max_chars)
-        return without_query.text if self._write(without_query, query_share=0) else lines.text
+        return without_query.text if self._write(without_query, keeps_query=False) else lines.text
 
-    def _write(self, lines: Lines, *, query_share: float) -> bool:
+    def _write(self, lines: Lines, *, keeps_query: bool) -> bool:
         """Write the sketch, and return whether it has all records that the question names."""
         max_chars = lines.left
         for sketch in self._others:
             lines.reserve(len(sketch.headline) + 1, at_most=int(max_chars * _OTHERS_SHARE))
-        if query_share:
-            most = int(max_chars * (_OTHERS_SHARE + query_share))
-            lines.reserve(len(self._first.query(is_for_matches=True)) + 1, at_most=most)
+        if keeps_query:
+            most = int(max_chars * (_OTHERS_SHARE + _QUERY_SHARE))
+            lines.reserve(len(self._first.query_for_matches) + 1, at_most=most)
         self._write_fields(lines)
         has_all = self._first.write(lines)
         lines.free()
         for sketch in self._others:
             sketch.write_names(lines)
-        query = self._first.query(is_for_matches=not has_all)
+        query = self._first.query if has_all else self._first.query_for_matches
         if query:
             lines.add(query)
         if not lines.text:

@@ -112,22 +112,13 @@ class TableSketch:
         fields = _counted(table.total_columns, "field")
         return f"Table {self._sql_name}{where}: {records}, {fields}"
 
-    def query(self, *, is_for_matches: bool) -> str:
-        """Return a query that a model can copy, with fields of the question.
-
-        Args:
-            is_for_matches: Whether it selects the records that meet the question's conditions.
-                Otherwise it selects all records.
-
-        Returns:
-            The line. "" if nothing can query.
-        """
+    @cached_property
+    def query(self) -> str:
+        """A query that a model can copy, with fields of the question. "" if nothing can query."""
         question = self._question
-        asked = question.columns[:_MAX_ASKED_COLUMNS] if question else ()
-        where = ""
+        asked: Sequence[int] = question.columns[:_MAX_ASKED_COLUMNS] if question else ()
         if question and question.total:
-            asked = tuple(self._match_columns(question))
-            where = self._where(question) if is_for_matches else ""
+            asked = self._match_columns(question)
         names = []
         for index in dict.fromkeys((*asked, *range(len(self._columns)))):
             name = self._table.columns[index]
@@ -136,7 +127,15 @@ class TableSketch:
         if not names or self._sql_name == UNNAMED:
             return ""
         columns = ", ".join(names[: max(len(asked), _QUERY_COLUMNS)])
-        return f"sql: SELECT {columns} FROM {self._sql_name}{where}"  # noqa: S608 - is shown
+        return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
+
+    @cached_property
+    def query_for_matches(self) -> str:
+        """The query, for the records alone that meet the question's conditions."""
+        question = self._question
+        if self.query and question and question.total:
+            return self.query + self._where(question)
+        return self.query
 
     def _where(self, question: TableQuestion) -> str:
         """Return the conditions of a question that one column and few values express."""
@@ -231,7 +230,7 @@ class TableSketch:
             columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records" if question.is_claimed else "that match in part"
             head = f"{kind}s: {self._row_names(columns)}"
-            shown = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
+            shown = (self._row(row, columns) for row in rows[:_MAX_ROWS])
             return lines.add_rows(head, shown, len(rows), noun=noun)
         heads = {}
         of = f" of {len(rows)}" if question.is_claimed else ""

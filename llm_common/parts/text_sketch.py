@@ -123,12 +123,13 @@ class TextSketch:
 
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters."""
+        heads = [*self._heads()]
         sketch = Lines(max_chars)
-        shown = self._write(sketch, "")
+        shown = self._write(sketch, heads)
         pattern = self._pattern_of_others(shown)
         if pattern:
             sketch = Lines(max_chars)
-            self._write(sketch, f"pattern: {pattern}")
+            self._write(sketch, [*heads, f"pattern: {pattern}"])
         return sketch.text
 
     def _pattern_of_others(self, shown: set[int]) -> str:
@@ -140,7 +141,7 @@ class TextSketch:
         is_exact = word.form == _AS_WRITTEN or self._text.is_ascii
         return _pattern_of(word) if is_exact and not word.lines <= shown else ""
 
-    def _write(self, sketch: Lines, pattern: str) -> set[int]:
+    def _write(self, sketch: Lines, heads: Sequence[str]) -> set[int]:
         """Write the sketch, and return the indexes of the lines that it shows whole."""
         shown: Sequence[tuple[int, str]] = ()
 
@@ -149,7 +150,6 @@ class TextSketch:
             shown = chosen
             return [line for _, line in sorted(chosen)]
 
-        heads = [*self._heads(), pattern] if pattern else self._heads()
         # A head that does not fit ends the sketch, so that none takes the room of lines.
         if all(map(sketch.add, heads)):
             sketch.add_best(self._numbered(), itemgetter(1), lines_of)
