@@ -159,7 +159,7 @@ class TableSketch:
             rows = self._write_matches(lines, question)
             # Beside few records a reader takes counts for their values.
             if rows and len(question.rows) <= _FEW_RECORDS:
-                return True
+                return rows == len(question.rows)
         self._write_facets(lines, 1.0 if rows else _FACETS_SHARE_BEFORE_ROWS)
         if not rows:
             self._write_ends(lines)
