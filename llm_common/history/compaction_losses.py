@@ -20,6 +20,7 @@ from llm_common.text.sentences import sentences_in
 _MIN_VALUE_CHARS: Final = 4  # a shorter one is elsewhere by chance
 _READ_LINES: Final = 3  # of an argument: the rest of a longer one is written, as a file is
 _KEPT_SHARE: Final = 0.7  # of the words of a sentence, in one paragraph
+_WORD_CHAR = re.compile(r"\w")
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)")
 
 
@@ -122,7 +123,11 @@ def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
 
 def contains_value(text: str, value: str) -> bool:
     """Return whether a text has a value, and not only as a part of a longer one."""
-    # A pattern that begins with a look back is searched a hundred times slower than a text.
+    # A pattern that begins with a look back takes a hundred times as long in a long text.
     start = text.find(value)
-    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
-    return start >= 0 and pattern.search(text, start) is not None
+    while start >= 0:
+        end = start + len(value)
+        if not _WORD_CHAR.match(text[start - 1 : start]) and not _WORD_CHAR.match(text, end):
+            return True
+        start = text.find(value, start + 1)
+    return False

@@ -105,3 +105,10 @@ def test_values_that_later_calls_need_and_the_prompt_has_not_are_dropped_t_20(
 def test_a_value_of_a_later_call_that_was_kept_counts_as_needed_t_20() -> None:
     lost = dropped([said("Look at ORD-88213.")], "See ORD-88213.", [calling(order="ORD-88213")])
     assert (lost.values, lost.needed) == ([], 1)
+
+
+@pytest.mark.parametrize("longer", ["ORD-882130", "AORD-88213", "ORD-88213ß"])
+def test_a_value_counts_behind_a_longer_one_that_has_it_t_20(longer: str) -> None:
+    later = [calling(order="ORD-88213")]
+    assert dropped([said(f"See {longer}.")], "Summary.", later).needed == 0
+    assert dropped([said(f"See {longer}, then ORD-88213.")], "Summary.", later).needed == 1

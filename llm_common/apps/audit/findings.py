@@ -90,12 +90,13 @@ def findings_of(transcript: Transcript, counter: TokenCounter) -> Findings:
     )
     seen: dict[tuple[str, str], Stretch] = {}
     before = Stretch()
+    tokens = 0  # of the prompt
     for stretch in transcript.stretches:
         if before.messages:
             findings.compactions.append(
                 Compaction(
                     after_calls=len(findings.prompt_tokens),
-                    tokens_before=tokens_of(before.prompt, counter),
+                    tokens_before=tokens,
                     tokens_after=tokens_of(stretch.first_prompt, counter),
                     losses=_losses(before, stretch) if stretch.is_readable else None,
                 )
