@@ -1,5 +1,6 @@
 """Hooks for Haystack agents: `LLMCommonHook`."""
 
+import json
 from copy import copy
 from pathlib import Path
 from secrets import token_hex
@@ -8,14 +9,14 @@ from typing import Any, Final
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 from haystack.tools.tool import Tool
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
-from llm_common.integrations.haystack_messages import read_message, result_text, write_message
 from llm_common.integrations.translation import (
+    chat_call,
     choose_tools,
     fold_messages,
     read_back_or_explain,
@@ -71,10 +72,10 @@ class LLMCommonHook:
         tools = state.data["tools"]
         # In place: Haystack rebuilds this list for each step, and shows the model this object.
         chosen = await choose_tools(
-            session, tools, describe=_describe, messages=[*map(read_message, messages)]
+            session, tools, describe=_describe, messages=[*map(_read_message, messages)]
         )
         tools[:] = [_delegating(tool, session) for tool in chosen]
-        messages = await fold_messages(session, messages, read=read_message, write=write_message)
+        messages = await fold_messages(session, messages, read=_read_message, write=_write_message)
         # By default, Haystack appends to the list.
         state.set("messages", messages, handler_override=replace_values)
 
@@ -86,11 +87,11 @@ class LLMCommonHook:
             start -= 1
         # Messages have no ids, so the results of a response get a random name.
         turn = token_hex(8)
-        conversation = [*map(read_message, messages[:start])]
+        conversation = [*map(_read_message, messages[:start])]
         replaced = messages[:start]
         for message in messages[start:]:
             result: Any = message.tool_call_result
-            text = result_text(result)
+            text = _result_text(result)
             if result.error or text is None or _OFFLOADED in message.meta:
                 replaced.append(message)
                 continue
@@ -172,3 +173,45 @@ def _delegating(tool: Tool, session: Session) -> Tool:
 
 def _describe(tool: Tool) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description, tool.parameters)
+
+
+def _read_message(message: ChatMessage) -> dict[str, Any]:
+    """Return a message in the shape of chat completions, without images."""
+    if result := message.tool_call_result:
+        text = _result_text(result) or ""
+        return {"role": "tool", "tool_call_id": _call_id(result.origin), "content": text}
+    fields: dict[str, Any] = {"role": message.role.value, "content": "\n".join(message.texts)}
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            chat_call(_call_id(call), call.tool_name, json.dumps(call.arguments))
+            for call in message.tool_calls
+        ]
+    return fields
+
+
+def _call_id(call: Any) -> str:
+    # Some generators give their calls no ids.
+    return str(call.id or call.tool_name)
+
+
+def _write_message(message: ChatMessage | None, content: str) -> ChatMessage:
+    """Return a copy of a message with another text, or a new user message for None."""
+    if message is None:
+        return ChatMessage.from_user(content)
+    if result := message.tool_call_result:
+        return ChatMessage.from_tool(
+            content, origin=result.origin, error=result.error, meta=message.meta
+        )
+    if message.is_from(ChatRole.USER):
+        parts: list[Any] = [TextContent(content), *message.images, *message.files]
+        return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
+    # Folding shortens no message with calls, so there are none to copy.
+    return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
+
+
+def _result_text(result: Any) -> str | None:
+    """Return a tool's result as a text, or None if it holds an image or a file."""
+    if isinstance(result.result, str):
+        return str(result.result)
+    texts = [part.text for part in result.result if isinstance(part, TextContent)]
+    return "\n".join(texts) if texts and len(texts) == len(result.result) else None

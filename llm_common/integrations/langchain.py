@@ -1,15 +1,16 @@
 """Hooks for LangChain agents: `LLMCommonMiddleware`."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ToolCallRequest
 from langchain.tools import BaseTool, ToolException, ToolRuntime
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.types import Command
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
@@ -20,23 +21,27 @@ from llm_common.integrations.delegation import (
     session_of_caller,
     take_over,
 )
-from llm_common.integrations.langchain_messages import (
-    caller_id,
-    describe,
-    read_message,
-    write_message,
-)
 from llm_common.integrations.translation import (
+    chat_call,
     choose_tools,
     fold_messages,
     plain_text,
     read_back,
     run_sync,
 )
-from llm_common.tools import Tool
+from llm_common.tools import Tool, ToolDefinition
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+# By message type. Other types, such as `chat`, count as messages of the user.
+_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+}
 
 
 class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -153,8 +158,8 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             text,
             tool=request.tool_call["name"],
             args=request.tool_call["args"],
-            turn=caller_id(messages),
-            messages=[*map(read_message, messages)],
+            turn=_caller_id(messages),
+            messages=[*map(_read_message, messages)],
         )
         if preview.is_whole:
             return result
@@ -167,11 +172,11 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         tools = await choose_tools(
             session,
             request.tools,
-            describe=describe,
-            messages=[*map(read_message, request.messages)],
+            describe=_describe,
+            messages=[*map(_read_message, request.messages)],
         )
         messages = await fold_messages(
-            session, request.messages, read=read_message, write=write_message
+            session, request.messages, read=_read_message, write=_write_message
         )
         return request.override(tools=tools, messages=messages)
 
@@ -196,3 +201,45 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             coroutine=read,
             handle_tool_error=True,  # the model gets the text of a ToolException
         )
+
+
+def _describe(tool: Any) -> ToolDefinition | None:
+    """Return the definition of a tool, or None for a dict, which is a tool of the provider."""
+    if not isinstance(tool, BaseTool):
+        return None
+    # This leaves out arguments that LangChain fills in, such as the runtime.
+    function = convert_to_openai_tool(tool)["function"]
+    return ToolDefinition(tool.name, tool.description, function.get("parameters", {}))
+
+
+def _caller_id(messages: Sequence[BaseMessage]) -> str | None:
+    """Return the id of the message that made the calls, whose previews share one budget."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return str(message.id) if message.id else None
+    return None
+
+
+def _read_message(message: BaseMessage) -> Mapping[str, Any]:
+    """Return a message in the shape of chat completions."""
+    fields: dict[str, Any] = {"role": _ROLES.get(message.type, "user"), "content": message.content}
+    if isinstance(message, ToolMessage):
+        fields["tool_call_id"] = message.tool_call_id
+    if isinstance(message, AIMessage) and message.tool_calls:
+        fields["tool_calls"] = [
+            chat_call(call["id"], call["name"], call["args"]) for call in message.tool_calls
+        ]
+    return fields
+
+
+def _write_message(message: Any, text: str) -> Any:
+    """Return a copy of a message with another text and its images, or a new user message."""
+    if message is None:
+        return HumanMessage(text)
+    images: list[Any] = []
+    if isinstance(message.content, list) and not isinstance(message, ToolMessage):
+        for block in message.content:
+            if isinstance(block, dict) and "text" not in block:
+                images.append(block)
+    content = [{"type": "text", "text": text}, *images] if images else text
+    return message.model_copy(update={"content": content})

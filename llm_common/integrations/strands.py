@@ -20,14 +20,12 @@ from strands.tools.tools import PythonAgentTool
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
-from llm_common.integrations.strands_messages import (
-    alternating,
-    calls_in,
-    content_of,
-    read_message,
-    write_message,
+from llm_common.integrations.translation import (
+    choose_tools,
+    fold_messages,
+    plain_text,
+    read_back,
 )
-from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.tools import ToolDefinition
 
 GetSession = Callable[[], Session]
@@ -113,7 +111,7 @@ class LLMCommonPlugin(Plugin):
         contents: Any = []
         media: list[Any] = []
         for block in result["content"]:
-            content = content_of(block)
+            content = _content_of(block)
             if content is None:
                 media.append(block)
             else:
@@ -133,7 +131,7 @@ class LLMCommonPlugin(Plugin):
             tool=call["name"],
             args=call["input"],
             turn=turn,
-            messages=[*map(read_message, messages)],
+            messages=[*map(_read_message, messages)],
         )
         if not preview.is_whole:
             event.result = {**result, "content": [{"text": str(preview)}, *media]}
@@ -147,15 +145,15 @@ class LLMCommonPlugin(Plugin):
             session(),
             context.tool_specs,
             describe=_describe,
-            messages=[*map(read_message, context.messages)],
+            messages=[*map(_read_message, context.messages)],
             # Tools that were loaded during the run, and a forced one, stay.
             keep={*context.agent.tool_registry.dynamic_tools, forced.get("tool", {}).get("name")},
         )
         messages = await fold_messages(
-            session(), context.messages, read=read_message, write=write_message
+            session(), context.messages, read=_read_message, write=_write_message
         )
         # The note about folded messages has the user's role, as its neighbour may have.
-        return context.replace(tool_specs=tool_specs, messages=alternating(messages))
+        return context.replace(tool_specs=tool_specs, messages=_alternating(messages))
 
     async def _read_back(
         self, session: GetSession, call: Mapping[str, Any], **_: Any
@@ -170,7 +168,7 @@ class LLMCommonPlugin(Plugin):
 def _turn_of(call_id: str, messages: list[Any]) -> str | None:
     """Return a name for the message that made a call, or None if no message did."""
     for message in reversed(messages):
-        ids = [call["toolUseId"] for call in calls_in(message)]
+        ids = [block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block]
         if call_id in ids:
             # A message may have no id, but each of its calls has one.
             return str(message.get("tracking_id") or ids[0])
@@ -180,3 +178,72 @@ def _turn_of(call_id: str, messages: list[Any]) -> str | None:
 def _describe(spec: Mapping[str, Any]) -> ToolDefinition:
     schema = spec["inputSchema"].get("json", {})
     return ToolDefinition(spec["name"], spec.get("description", ""), schema)
+
+
+def _content_of(block: Mapping[str, Any]) -> Any:
+    """Return the text or data of a block in a tool result, or None for an image or a document."""
+    return block.get("text") or block.get("json")
+
+
+def _read_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in Anthropic's shape, with its blocks in the same order.
+
+    An image becomes a block with its type only.
+    """
+    return {"role": message["role"], "content": [*map(_block, message["content"])]}
+
+
+def _block(block: Mapping[str, Any]) -> dict[str, Any]:
+    if call := block.get("toolUse"):
+        return {
+            "type": "tool_use",
+            "id": call["toolUseId"],
+            "name": call["name"],
+            "input": call["input"],
+        }
+    if result := block.get("toolResult"):
+        parts: list[Any] = []
+        for part in result["content"]:
+            parts.append(_block(part) if _content_of(part) is None else part)
+        return {
+            "type": "tool_result",
+            "tool_use_id": result["toolUseId"],
+            "content": plain_text(parts) or parts,
+        }
+    if "text" in block:
+        return {"type": "text", "text": block["text"]}
+    return {"type": next(iter(block), "")}
+
+
+def _write_message(message: Any, content: Any) -> Any:
+    """Return a copy of a message with another text or other tool results.
+
+    Args:
+        message: The message to copy. None makes a new one of the user.
+        content: A text, or all blocks of the message, some of them shortened.
+    """
+    if message is None:
+        return {"role": "user", "content": [{"text": content}]}
+    blocks: list[Any] = []
+    if isinstance(content, str):
+        blocks = [block for block in message["content"] if "text" not in block]
+        return {"role": message["role"], "content": [{"text": content}, *blocks]}
+    for original, written in zip(message["content"], content, strict=True):
+        # Only a result that was shortened differs from what was read.
+        if "toolResult" in original and written != _block(original):
+            shorter = {**original["toolResult"], "content": [{"text": written["content"]}]}
+            blocks.append({"toolResult": shorter})
+        else:
+            blocks.append(original)
+    return {**message, "content": blocks}
+
+
+def _alternating(messages: list[Any]) -> list[Any]:
+    """Return the messages with adjacent ones of the same role joined, as Bedrock requires."""
+    joined: list[Any] = []
+    for message in messages:
+        if joined and joined[-1]["role"] == message["role"]:
+            joined[-1] = {**message, "content": [*joined[-1]["content"], *message["content"]]}
+        else:
+            joined.append(message)
+    return joined
