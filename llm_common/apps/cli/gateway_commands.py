@@ -114,12 +114,6 @@ def serve(
     max_preview_tokens: Annotated[
         int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of a preview.")
     ] = 400,
-    intent: Annotated[
-        bool,
-        typer.Option(
-            "--intent", help="Add an argument in which the model says what it wants of a result."
-        ),
-    ] = False,
     host_prefix: Annotated[
         str, typer.Option(metavar="PREFIX", help="Prefix that the host adds to tool names.")
     ] = "",
@@ -185,7 +179,6 @@ def serve(
         },
         "max_whole_tokens": max_whole_tokens,
         "max_preview_tokens": max_preview_tokens,
-        "intent": intent,
         "host_prefix": host_prefix,
         "lazy": lazy,
         "list_wait_s": list_wait,

@@ -225,7 +225,6 @@ class HostResults:
         *,
         tool: str,
         args: Mapping[str, Any],
-        intent: str = "",
     ) -> ResultPreview | None:
         """Return the preview that replaces an output, or None if the output stays whole.
 
@@ -236,7 +235,6 @@ class HostResults:
             limits: The limits of the tool's results. None keeps them whole.
             tool: The tool's name in the host.
             args: The arguments of the call.
-            intent: What the caller wants from the result.
         """
         if not self.keeps or limits is None:
             return None
@@ -250,9 +248,7 @@ class HostResults:
             max_turn_tokens=None,
             reader_name=self._reader_name,
         )
-        turn = OffloadTurn(
-            policy, query=query_of(args, intent), query_name="call", counter=self._counter
-        )
+        turn = OffloadTurn(policy, query=query_of(args), query_name="call", counter=self._counter)
         try:
             offloaded = await self._session.offload(value, tool=tool, args=args, turn=turn)
         except StoreError:
@@ -362,14 +358,12 @@ def _data_of(structured: Any, texts: Sequence[str], parsed: list[Any]) -> Any:
     return value
 
 
-def query_of(args: Mapping[str, Any], intent: str) -> str:
-    """Return the words that choose a preview's passages: the intent, else the words of the call.
+def query_of(args: Mapping[str, Any]) -> str:
+    """Return the words of a call, which choose the passages of a preview.
 
     Paths, addresses and names of files are left out: they say where the result comes from, and
     their rare words would outweigh all others. Numbers are mostly limits and pages.
     """
-    if intent.strip():
-        return intent[:_MAX_QUERY_CHARS]
     words: list[str] = []
     # Breadth first, because the main arguments are at the top.
     queue: deque[tuple[str, Any]] = deque([("", dict(args))])

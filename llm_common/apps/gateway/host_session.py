@@ -145,13 +145,13 @@ class HostSession:
         """Return the tools that the host lists."""
         tools = self._own_tools(searched=listing.searched)
         for name, tool in listing.listed().items():
-            tools.append(self._definition(name, tool, listing))
+            tools.append(self._definition(name, tool))
         return tools
 
     def _own_tools(self, *, searched: bool) -> list[types.Tool]:
         tools = [context_definition(tool) for tool in self.results.tools.values()]
         if searched:
-            tools += search_definitions(intent=self.catalogue.config.intent and self.results.keeps)
+            tools += search_definitions()
         return tools
 
     def listed_tokens(self, *, searched: bool) -> int:
@@ -174,12 +174,12 @@ class HostSession:
         # Summed from the counts of the listing, because counting thousands takes seconds.
         return tokens + sum(listing.definition_tokens.get(name, 0) for name in names)
 
-    def _definition(self, name: str, tool: ServerTool, listing: ToolListing) -> types.Tool:
+    def _definition(self, name: str, tool: ServerTool) -> types.Tool:
         """Return the definition of a server's tool for the host."""
         changes: dict[str, Any] = {
             "name": name,
             "description": shown_description(tool),
-            "input_schema": listing.parameters(tool),
+            "input_schema": tool.parameters,
             "execution": None,  # it offers tasks, which the gateway does not pass on
         }
         definition: types.Tool = tool.definition
@@ -230,11 +230,7 @@ class HostSession:
         tool = await self.catalogue.find(name)
         if tool is None:
             return await self._unknown(name)
-        intent = ""
-        if self.catalogue.current.takes_intent(tool):
-            # Removed, because the server's own schema has no such argument.
-            intent = str(arguments.pop("intent", None) or "")
-        return await self._run(name, tool, params, arguments, intent=intent, host=host)
+        return await self._run(name, tool, params, arguments, host)
 
     async def _unknown(self, name: str) -> types.CallToolResult:
         """Return an error with similar names, and with the servers whose tools are missing."""
@@ -278,9 +274,7 @@ class HostSession:
         # The host has no schema for these arguments, so it cannot have checked them.
         if problems := self.catalogue.current.problems(name, inner):
             return _text_result(problems, is_error=True)
-        return await self._run(
-            name, tool, params, inner, intent=str(arguments.get("intent") or ""), host=host
-        )
+        return await self._run(name, tool, params, inner, host)
 
     async def _run(
         self,
@@ -288,8 +282,6 @@ class HostSession:
         tool: ServerTool,
         params: types.CallToolRequestParams,
         arguments: dict[str, Any],
-        *,
-        intent: str,
         host: HostContext | None,
     ) -> CallResult:
         connection = self.catalogue.servers[tool.server].connection
@@ -339,7 +331,7 @@ class HostSession:
         self.results.counts.calls += 1
         if isinstance(result, types.InputRequiredResult):
             return result
-        return await self._with_preview(result, tool, name, arguments, intent)
+        return await self._with_preview(result, tool, name, arguments)
 
     async def _with_preview(
         self,
@@ -347,7 +339,6 @@ class HostSession:
         tool: ServerTool,
         name: str,
         arguments: Mapping[str, Any],
-        intent: str,
     ) -> types.CallToolResult:
         """Return a result with a preview instead of long text. Media and the error flag stay."""
         output = ServerOutput.of_result(result)
@@ -356,7 +347,6 @@ class HostSession:
             self.catalogue.config.result_limits(tool.server, tool.name, name),
             tool=name,
             args=arguments,
-            intent=intent,
         )
         if preview is None:
             return result

@@ -13,7 +13,6 @@ from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.tool_listing import (
     CONTEXT,
-    INTENT_SCHEMA,
     READ_CALL,
     TOOL_CALL,
     TOOL_SEARCH,
@@ -123,17 +122,12 @@ def context_definition(tool: Tool) -> types.Tool:
     )
 
 
-def search_definitions(*, intent: bool) -> list[types.Tool]:
+def search_definitions() -> list[types.Tool]:
     """Return the tools that a host lists in place of the servers' tools.
 
     Two of them call tools, so that a host can ask its user before one and not before the other.
-
-    Args:
-        intent: Whether a call may say what it wants from its result.
     """
-    arguments: dict[str, Any] = {"name": {"type": "string"}, "arguments": {"type": "object"}}
-    if intent:
-        arguments["intent"] = INTENT_SCHEMA
+    arguments = {"name": {"type": "string"}, "arguments": {"type": "object"}}
     call_schema = {"type": "object", "properties": arguments, "required": ["name"]}
     query = {"type": "string", "description": "What is to be done, in plain words."}
     search = types.Tool(
@@ -171,13 +165,8 @@ def instructions(config: GatewayConfig, records: ServerRecords) -> str | None:
     """
     parts: list[str] = []
     if config.max_whole_tokens is not None:
-        text = (
-            f"Long results are stored: you see a preview, and {config.host_prefix}{CONTEXT} reads "
-            "on."
-        )
-        if config.intent:
-            text += " Say in the argument `intent` of a call what you want from its result."
-        parts.append(text)
+        reader = f"{config.host_prefix}{CONTEXT}"
+        parts.append(f"Long results are stored: you see a preview, and {reader} reads on.")
     for name, server in config.servers.items():
         if of_server := records.of(server).instructions:
             parts.append(f"[{name}] {of_server}")

@@ -46,25 +46,11 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         assert id_in(preview) in text_of(await host.call_tool("context", {}))
 
 
-async def test_an_intent_decides_the_preview_and_never_reaches_the_server() -> None:
-    asking = {"intent": True}
-    async with host_of(config_of(odd=odd(), settings=asking)) as host:
-        result = await host.call_tool("list_items", {"count": 6_000, "intent": "item 4321"})
-        assert "item 4321" in text_of(result)
-        assert "`intent`" in (host.instructions or "")
-        tools = {tool.name: tool.input_schema for tool in (await host.list_tools()).tools}
-        assert list(tools["add_one"]["properties"]) == ["number", "intent"]
-        assert tools["add_one"]["required"] == ["number"]
-    async with host_of(config_of(small=hostile(), settings=asking)) as host:
-        assert "with ['text']" in text_of(await host.call_tool("ok", {"text": "a", "intent": "b"}))
-
-
-async def test_without_an_intent_the_servers_schemas_are_listed() -> None:
+async def test_the_servers_schemas_are_listed_as_they_are() -> None:
     async with host_of(config_of(odd=odd())) as host, Client(_bare()) as bare:
         listed = {tool.name: tool.input_schema for tool in (await host.list_tools()).tools}
         assert listed.pop("context")
         assert listed == {tool.name: tool.input_schema for tool in (await bare.list_tools()).tools}
-        assert "intent" not in (host.instructions or "")
 
 
 async def test_the_own_tool_is_listed_first_and_none_has_an_output_schema() -> None:

@@ -90,35 +90,30 @@ def test_a_result_is_stored_as_the_server_wrote_it(
 
 
 @pytest.mark.parametrize(
-    ("args", "intent", "query"),
+    ("args", "query"),
     [
-        ({"q": "rain", "deep": {"a": ["b", True]}}, "", "rain b"),
-        ({"q": "rain"}, "sun in May", "sun in May"),
-        ({"q": "rain"}, "  ", "rain"),
-        ({"max_count": 300, "page": 2}, "", ""),
-        ({"repo_path": "gateway", "repoUrl": "x", "files": ["a", "b"], "q": "log"}, "", "log"),
-        ({"profile": "admin", "query": "x", "revision": "HEAD~1"}, "", "admin x"),
-        ({"q": "see https://a.example/b, src/main and notes.md"}, "", "see and"),
-        ({"q": r"C:\Users\me ~/x .git session.close v1.2"}, "", "session.close v1.2"),
+        ({"q": "rain", "deep": {"a": ["b", True]}}, "rain b"),
+        ({"max_count": 300, "page": 2}, ""),
+        ({"repo_path": "gateway", "repoUrl": "x", "files": ["a", "b"], "q": "log"}, "log"),
+        ({"profile": "admin", "query": "x", "revision": "HEAD~1"}, "admin x"),
+        ({"q": "see https://a.example/b, src/main and notes.md"}, "see and"),
+        ({"q": r"C:\Users\me ~/x .git session.close v1.2"}, "session.close v1.2"),
     ],
 )
-def test_words_of_the_call_choose_passages_unless_an_intent_does(
-    args: dict[str, Any], intent: str, query: str
-) -> None:
-    assert query_of(args, intent) == query
+def test_words_of_the_call_choose_passages(args: dict[str, Any], query: str) -> None:
+    assert query_of(args) == query
 
 
 def test_the_words_of_a_call_are_limited() -> None:
-    assert len(query_of({"q": "word " * 1_000}, "")) <= 1_000
-    assert len(query_of({"q": "word"}, "wish " * 1_000)) <= 1_000
+    assert len(query_of({"q": "word " * 1_000})) <= 1_000
     many = {"a": [None] * 100_000, "b": {"c": [True, "snow", 3]}}
-    assert query_of(many, "") == "snow"
+    assert query_of(many) == "snow"
 
 
 async def test_small_results_stay_and_large_ones_become_previews() -> None:
     at = results_of()
     assert await preview_of(at, ServerOutput({"result": 5}, ["5"])) is None
-    preview = await kept(at, intent="item 1234")
+    preview = await kept(at, args={"q": "item 1234"})
     assert COUNTER.count(preview) <= 400
     assert "name: item 1234\nid: 1234\nnote: a few words on it\n" in preview
     assert "For the call:" in preview

@@ -211,13 +211,6 @@ def test_the_tokens_of_the_servers_count_tools_that_are_left_out() -> None:
     assert filtered.server_tokens == listing(*pair).tokens > filtered.tokens
 
 
-def test_an_intent_is_part_of_the_schema_only_if_configured() -> None:
-    plain, asking = listing(tool("a", "get_x")), listing(tool("a", "get_x"), intent=True)
-    assert plain.parameters(plain.tools["get_x"]) == PATH
-    assert list(asking.parameters(asking.tools["get_x"])["properties"]) == ["path", "intent"]
-    assert 0 < asking.tokens - plain.tokens <= 10
-
-
 def test_a_search_without_a_match_lists_the_servers() -> None:
     text = listing(*many(20), tool("b", "x"), tools="search").search("zygomorphic")
     assert "21 tools exist, by server: a (20), b (1)" in text

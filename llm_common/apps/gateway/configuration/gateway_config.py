@@ -160,8 +160,6 @@ class GatewayConfig(BaseModel):
         max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is stored and
             replaced by a preview. None keeps every result whole, whatever the rules.
         max_preview_tokens: Maximum tokens of a preview.
-        intent: Whether to add an argument `intent` to each tool, which decides what a preview
-            shows. It costs about 8 tokens per listed tool.
         host_prefix: The prefix that the host adds to tool names, such as `mcp__gateway__`. Previews
             name tools with it. At most 50 characters that are allowed in tool names.
         lazy: Whether to start a server at its first use instead of when a host connects.
@@ -191,7 +189,6 @@ class GatewayConfig(BaseModel):
     rules: ToolRules = Field(default_factory=ToolRules)
     max_whole_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
     max_preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
-    intent: bool = False
     host_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,50}$")
     lazy: bool = False
     start_timeout_s: float = Field(default=60.0, gt=0)

@@ -39,8 +39,6 @@ _MAX_NAME_CHARS: Final = 64  # most model APIs allow no more, MCP allows 128
 _MIN_NAME_CHARS: Final = 24  # even after a long prefix of the host
 _DIGEST_CHARS: Final = 8
 _READ_MARK: Final = "[read-only]"
-# Its meaning is said once, in the gateway's instructions, and not in each tool.
-INTENT_SCHEMA: Final = {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class ToolListing:
         pinned_names: set[str] = set()
         for name, tool in self.tools.items():
             self.definition_tokens[name] = definition_tokens(
-                name, shown_description(tool), self.parameters(tool), counter
+                name, shown_description(tool), tool.parameters, counter
             )
             rules = config.rules_of(tool.server)
             if any(rule.pins(tool.server, *self._rule_names(tool)) for rule in rules):
@@ -181,20 +179,6 @@ class ToolListing:
                 for glob in globs:
                     if glob != "*" and not any(any_matches((glob,), *names) for names in named):
                         yield f"{kind} {glob}{suffix}"
-
-    def parameters(self, tool: ServerTool) -> Mapping[str, Any]:
-        """Return the schema of a tool's arguments for the host, with `intent` if configured."""
-        if not self.takes_intent(tool):
-            return tool.parameters
-        properties = {**tool.parameters.get("properties", {}), "intent": INTENT_SCHEMA}
-        return {**tool.parameters, "properties": properties}
-
-    def takes_intent(self, tool: ServerTool) -> bool:
-        """Return whether to add the argument `intent`, which a tool may have already."""
-        if not self._config.intent or self._config.max_whole_tokens is None:
-            return False
-        properties = tool.parameters.get("properties", {})
-        return isinstance(properties, dict) and "intent" not in properties
 
     def listed(self) -> dict[str, ServerTool]:
         """Return the servers' tools that a host lists, sorted by name."""
