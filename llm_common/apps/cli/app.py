@@ -12,8 +12,7 @@ from llm_common.apps.cli.audit_commands import audit
 from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
-from llm_common.apps.cli.gateway_install_commands import install, uninstall
-from llm_common.apps.cli.gateway_login_commands import login, logout
+from llm_common.apps.cli.gateway_setup_commands import install, login, logout, uninstall
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
 from llm_common.apps.cli.stores import Store, way_to_a_store

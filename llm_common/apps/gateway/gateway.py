@@ -20,10 +20,9 @@ from llm_common.agents import (
     InMemoryContextPointerStore,
 )
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.host_results import GatewayCounts
+from llm_common.apps.gateway.host_results import GatewayCounts, ResultScope
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.own_tools import instructions
-from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords

@@ -1,10 +1,14 @@
 """Store a host's large results in a `Session`, and return previews: `HostResults`."""
 
+import getpass
+import hashlib
+import os
 import re
 import secrets
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 import mcp_types as types
@@ -20,7 +24,6 @@ from llm_common.agents import (
 )
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.own_tools import ContextTool
-from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
@@ -51,6 +54,8 @@ _PLACE: Final = re.compile(
 _PAGE_SCHEME: Final = "ui:"
 _TEXT_TYPE: Final = re.compile(r"text/(?!html\b).*|application/[^;]*json.*", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# Of a digest. Shorter than a SHA-256, and still beyond any collision.
+_DIGITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,34 @@ class GatewayCounts:
     kept: int = 0
     tokens_not_sent: int = 0
     tokens_read_back: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResultScope:
+    """The id under which results are stored. A host reads every result of its scope.
+
+    A host that resumes a conversation starts a new gateway, whose scope is the same.
+
+    Attributes:
+        session_id: The id, which reveals neither token nor path.
+        siblings: The beginning of the ids of the same user's other scopes. Empty for a token,
+            which says nothing about its user.
+    """
+
+    session_id: str
+    siblings: str = ""
+
+    @classmethod
+    def of_process(cls, config_paths: Iterable[Path]) -> Self:
+        """Return the scope of a host on stdio: its user, configuration and working folder."""
+        siblings = f"stdio-{_digest(_user())}-"
+        paths = sorted(str(path.absolute()) for path in config_paths)
+        return cls(siblings + _digest(*paths, str(Path.cwd())), siblings)
+
+    @classmethod
+    def of_token(cls, authorization: str) -> Self:
+        """Return the scope of a host over HTTP: its token."""
+        return cls(f"http-{_digest(authorization)}")
 
 
 class HostResults:
@@ -392,3 +425,16 @@ def _parsed(text: str) -> Any:
         return decode_json(text.encode())
     except (ValueError, StoreError):
         return text
+
+
+def _user() -> str:
+    # The number, since the name comes from the environment, which a host may change.
+    if hasattr(os, "getuid"):
+        return str(os.getuid())
+    return getpass.getuser()
+
+
+def _digest(*parts: str) -> str:
+    # No path and no header contains the separator, so different parts have different texts.
+    text = "\0".join(("llm-common", *parts))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]

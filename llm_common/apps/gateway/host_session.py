@@ -20,6 +20,7 @@ from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import (
     GatewayCounts,
     HostResults,
+    ResultScope,
     ServerOutput,
     previewable_texts,
 )
@@ -28,7 +29,6 @@ from llm_common.apps.gateway.own_tools import (
     instructions,
     search_definitions,
 )
-from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema

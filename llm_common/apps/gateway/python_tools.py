@@ -10,9 +10,8 @@ from mcp import MCPError
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import store_of
-from llm_common.apps.gateway.host_results import result_data
+from llm_common.apps.gateway.host_results import ResultScope, result_data
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolFailedError, UnserialisableError
 from llm_common.tools import Tool, ToolRegistry

@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from llm_common.agents import ContextPointer, FileContextPointerStore
-from llm_common.apps.inspector.output_tokens import OutputTokens
+from llm_common.agents import ContextPointer, FileContextPointerStore, output_label
+from llm_common.apps.inspector.marking import Fragment, Marker
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_page import View, download, read_part, read_records
 from llm_common.apps.inspector.run_page import run_page
-from llm_common.apps.inspector.runs_page import RecordedRuns
-from llm_common.apps.inspector.search_page import search_rows
+from llm_common.apps.inspector.runs_page import OutputTokens, RecordedRuns
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
     ConfigError,
@@ -31,7 +30,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers import find_pointers, newest_pointers, read_pointer
+from llm_common.pointers import PointerMatch, find_pointers, newest_pointers, read_pointer
 from llm_common.storage import folder_of, query_id_of
 from llm_common.trace import flows, labels
 
@@ -39,6 +38,8 @@ _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
+_EXCERPT_CHARS: Final = 240
+_CHARS_BEFORE: Final = 80  # of the first matched word in an excerpt
 
 
 class Inspector:
@@ -142,7 +143,7 @@ class Inspector:
         return render(
             "search.html",
             search=search,
-            rows=search_rows(search.matches[(page_number - 1) * PAGE_ROWS :], words),
+            rows=_search_rows(search.matches[(page_number - 1) * PAGE_ROWS :], words),
             words=words,
             in_results=in_results,
             page_number=page_number,
@@ -303,3 +304,23 @@ def _problem(_: Request, exc: Exception) -> Response:
     elif isinstance(exc, HTTPException):
         title, status, message = "Not found", exc.status_code, exc.detail
     return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)
+
+
+def _search_rows(
+    matches: Sequence[PointerMatch], words: str
+) -> list[tuple[ContextPointer, tuple[Fragment, ...], tuple[Fragment, ...]]]:
+    """Return each match of a search, its call, and a passage, in which the words are marked.
+
+    The passage is empty if only the call has the words.
+    """
+    rows = []
+    for match in matches:
+        marker = Marker(words, ())
+        pointer = match.pointer
+        # Without a search in results, the record has the beginning of the result.
+        passage = match.passage or marker.around(
+            pointer.digest, before=_CHARS_BEFORE, chars=_EXCERPT_CHARS
+        )
+        name = marker.fragments(output_label(pointer))
+        rows.append((pointer, name, marker.fragments(passage)))
+    return rows

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llm_common.agents import ContextPointer, output_label
-from llm_common.apps.inspector import formats, run_page
+from llm_common.apps.inspector import run_page
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
@@ -41,6 +41,11 @@ _NUMERIC_COLUMNS: Final = frozenset(
 # A longer question would leave no room for the answer on the first screen of a phone.
 _MAX_QUESTION_CHARS: Final = 240
 _MAX_TEXT_CHARS: Final = 200_000  # a browser lays out longer texts slowly
+_SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_UNITS: Final = ("KB", "MB", "GB", "TB")
+_THOUSAND: Final = 999.5  # rounds to 1,000, which the larger unit shows as 1.0
+_SHORT_SECONDS: Final = 0.1  # below, two decimals of a second say little
+_TEN: Final = 9.95  # rounds to 10, which needs no decimal
 
 
 def render(template: str, **values: object) -> str:
@@ -118,14 +123,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "distance": formats.distance,
+        "distance": distance,
         "file_link": _file_link,
         "json": stable_json,
-        "number": formats.number,
-        "score": formats.score,
-        "seconds": formats.seconds,
-        "size": formats.size,
-        "time": formats.time,
+        "number": number,
+        "score": score,
+        "seconds": seconds,
+        "size": size,
+        "time": time,
     }
     environment.globals |= {
         "account": account,
@@ -169,3 +174,52 @@ def _address(*parts: object) -> str:
     """Return the path of a page on this site."""
     # No character is safe: an id may contain slashes and question marks.
     return "".join("/" + quote(str(part), safe="", errors="replace") for part in parts)
+
+
+def number(value: int | None) -> str:
+    """Format a count with commas, or "-" without one."""
+    return "-" if value is None else f"{value:,}"
+
+
+def score(value: float | None) -> str:
+    """Format a score with two decimals, or "-" without one."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def seconds(value: float) -> str:
+    """Format a duration in seconds or milliseconds."""
+    return f"{value:.2f} s" if value >= _SHORT_SECONDS else f"{value * 1_000:.0f} ms"
+
+
+def size(count: int | None) -> str:
+    """Format a number of bytes with a unit and at most three digits."""
+    if count is None:
+        return "-"
+    value, unit = float(count), "bytes"
+    for larger in _UNITS:
+        if value < _THOUSAND:
+            break
+        value, unit = value / 1_000, larger
+    if unit != "bytes" and value < _TEN:
+        return f"{value:.1f} {unit}"
+    return f"{value:.0f} {unit}"
+
+
+def time(text: str) -> datetime | None:
+    """Parse an ISO 8601 time, or return None for a text that is not one."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def distance(moment: datetime) -> str:
+    """Return the distance of a time from now, such as "2 hours ago"."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    span = "0 seconds"
+    for length, unit in _SPANS:
+        count = int(abs(seconds) // length)
+        if count:
+            span = f"1 {unit}" if count == 1 else f"{count:,} {unit}s"
+            break
+    return f"{span} ago" if seconds >= 0 else f"in {span}"

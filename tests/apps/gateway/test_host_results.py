@@ -12,12 +12,12 @@ from llm_common.apps.gateway.configuration.gateway_config import ResultLimits
 from llm_common.apps.gateway.host_results import (
     HostResults,
     ResultPreview,
+    ResultScope,
     ServerOutput,
     as_json,
     query_of,
     stored_value,
 )
-from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter
 from llm_common.errors import InvalidIdError, ToolArgumentsError, ToolFailedError

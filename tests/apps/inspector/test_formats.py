@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from llm_common.apps.inspector import formats
+from llm_common.apps.inspector import rendering
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from llm_common.apps.inspector import formats
     ],
 )
 def test_a_size_has_a_unit_and_at_most_three_digits(count: int | None, text: str) -> None:
-    assert formats.size(count) == text
+    assert rendering.size(count) == text
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_a_size_has_a_unit_and_at_most_three_digits(count: int | None, text: str
     ],
 )
 def test_a_time_is_shown_as_its_distance_from_now(ago: timedelta, text: str) -> None:
-    assert formats.distance(datetime.now(UTC) - ago) == text
+    assert rendering.distance(datetime.now(UTC) - ago) == text
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "0001-01-01T00:00:00+23:59"])
 def test_an_invalid_time_is_not_parsed(text: str) -> None:
-    assert formats.time(text) is None
+    assert rendering.time(text) is None
