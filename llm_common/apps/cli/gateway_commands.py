@@ -1,4 +1,4 @@
-"""`llm-common gateway`: serves MCP servers to hosts, and reports on its runs."""
+"""`llm-common gateway`: serves MCP servers to hosts, and reports on the servers."""
 
 import asyncio
 import secrets
@@ -13,7 +13,6 @@ from llm_common.apps.cli.terminal import (
     InertErrorGroup,
     Yes,
     confirm,
-    end,
     example,
     print_json,
     safe_line,
@@ -165,7 +164,7 @@ def serve(
     The host starts this command instead of its servers. With --http it connects with the token in
     LLM_COMMON_GATEWAY_TOKEN. If that is not set, the command generates a token and prints it.
     """
-    if context.invoked_subcommand is not None:  # typer calls this before `status` and `doctor` too
+    if context.invoked_subcommand is not None:  # typer calls this before `doctor` too
         return
     settings: dict[str, Any] = {
         "tools": tools,
@@ -194,25 +193,6 @@ def serve(
     asyncio.run(_serve(gateway_config, http))
 
 
-@gateway.command(epilog=example("gateway status"))
-def status(*, folder: _Folder = None, json: AsJson = False) -> None:
-    """Report servers, tools, and tokens saved and read back, for each gateway that ran.
-
-    The command ends with 3 if none has run.
-    """
-    settings = _read_config([], folder=folder)  # reports are in the folder, whatever the servers
-    from llm_common.apps.gateway.serving import reports
-
-    past_runs = reports(settings)
-    if json:
-        print_json(past_runs)
-    else:
-        for report in past_runs:
-            _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
-    if not past_runs:
-        end("No gateway has run.", ExitCode.NOTHING)
-
-
 @gateway.command(epilog=example("gateway doctor --config mcp.json"))
 def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     """Start every server once, and report its tools or its problem.
@@ -226,7 +206,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     if json:
         print_json(report)
     else:
-        _show(report, "checked")
+        _show(report)
     if any(server.problem or server.left_out for server in report.servers):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -282,27 +262,17 @@ def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     return GatewayConfig.from_files(*paths, **settings)
 
 
-def _show(report: "GatewayReport", title: str) -> None:
+def _show(report: "GatewayReport") -> None:
     """Print a report. Its texts come from servers, so each is made one harmless line."""
-    lines = [title]
+    lines = ["checked"]
     for server in report.servers:
         state = safe_line(server.problem) or f"{server.tools} tools"
         lines.append(f"  {safe_line(server.name)}: {state}")
         for entry in server.left_out:
             lines.append(f"    left out: {safe_line(entry)}")
-        for tool in server.changed:
-            lines.append(f"    changed after it was approved: {safe_line(tool)}")
-    for name in report.waiting:
-        lines.append(f"  {safe_line(name)}: waits for `llm-common gateway approve`")
     for rule in report.idle_rules:
         lines.append(f"  the rule {safe_line(rule)} matches no tool")
     lines.append(f"  listed: {_listed(report)}")
-    if report.calls:
-        lines.append(
-            f"  {report.calls:,} calls, {report.results_kept:,} results kept, "
-            f"{report.tokens_not_sent:,} tokens not sent, "
-            f"{report.tokens_read_back:,} tokens read back"
-        )
     typer.echo("\n".join(lines))
 
 

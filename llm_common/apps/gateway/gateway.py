@@ -20,7 +20,7 @@ from llm_common.agents import (
     InMemoryContextPointerStore,
 )
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.host_results import GatewayCounts, ResultScope
+from llm_common.apps.gateway.host_results import ResultScope
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.own_tools import instructions
 from llm_common.apps.gateway.servers.long_lists import validated_tools
@@ -49,7 +49,6 @@ class Gateway:
     Attributes:
         config: The configuration in use, without what waits for approval.
         store: The store of all results.
-        counts: What the gateway has done so far.
         records: What it knows of its servers from earlier runs.
         waiting: Servers that are new or changed in the configuration files and wait for approval.
         server: The server of the MCP SDK.
@@ -61,7 +60,6 @@ class Gateway:
         self._closing: set[asyncio.Task[None]] = set()
         self._collecting: asyncio.Task[None] | None = None
         self.store: Final = store_of(config)
-        self.counts: Final = GatewayCounts()
         self.records: Final = ServerRecords(None if config.memory_only else folder_of(config))
         self.waiting: frozenset[str] = frozenset()
         self.server: Final = _GatewayServer(
@@ -191,7 +189,6 @@ class Gateway:
                 self.config,
                 store=self.store,
                 scope=scope_of(self.config, host),
-                counts=self.counts,
                 records=self.records,
             )
         return session

@@ -28,12 +28,11 @@ from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
 from llm_common.pointers import MIN_LIMIT_TOKENS
-from llm_common.runtime import in_thread, in_thread_if_long
+from llm_common.runtime import in_thread_if_long
 from llm_common.text import decode_json, to_json
 from llm_common.tools import Tool
 
 _MAX_QUERY_CHARS: Final = 1_000
-_COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated
 _LINK_CHARS: Final = 2_000  # of a long one
 _MAX_CHARS_PER_TOKEN: Final = 16  # longer texts exceed a limit without being counted
 # Words in the names of arguments whose values say where something is, or which version of it.
@@ -149,24 +148,6 @@ class ResultPreview:
     keeps_links: bool
 
 
-@dataclass(slots=True)
-class GatewayCounts:
-    """Counts of what the gateway has done.
-
-    Attributes:
-        calls: Calls of the servers' tools.
-        kept: Results that were stored and replaced by previews.
-        tokens_not_sent: Tokens of these results without the tokens of their previews. For a long
-            result, estimated from a sample.
-        tokens_read_back: Tokens of the answers of the tools that read, search and list results.
-    """
-
-    calls: int = 0
-    kept: int = 0
-    tokens_not_sent: int = 0
-    tokens_read_back: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class ResultScope:
     """The id under which results are stored. A host reads every result of its scope.
@@ -202,7 +183,6 @@ class HostResults:
         config: Limits. With a `max_whole_tokens` of None, nothing is stored.
         store: Stores the results. Several hosts may share it.
         scope: Whose results they are. None for a scope that nothing else has.
-        counts: Counts what is done. Several hosts may share it.
         counter: Counts tokens. None for the default counter.
 
     Attributes:
@@ -217,10 +197,8 @@ class HostResults:
         store: ContextPointerStore,
         *,
         scope: ResultScope | None = None,
-        counts: GatewayCounts | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        self.counts: Final = counts or GatewayCounts()
         self.keeps: Final = config.max_whole_tokens is not None
         self._counter = counter or DefaultCounter()
         self._reader_name = f"{config.host_prefix}{CONTEXT}"
@@ -288,19 +266,7 @@ class HostResults:
             return None
         if offloaded.is_whole:
             return None
-        if offloaded.pointer_id is None:  # the store failed, and the result is too long
-            return ResultPreview(offloaded.text, keeps_links)
-        # Counting a long text takes seconds, so its tokens are estimated from its beginning.
-        sample_tokens, sample_chars = await in_thread(self._sample, value)
-        tokens = sample_tokens * offloaded.total_chars // max(sample_chars, 1)
-        self.counts.kept += 1
-        self.counts.tokens_not_sent += max(tokens - self._counter.count(offloaded.text), 0)
         return ResultPreview(offloaded.text, keeps_links)
-
-    def _sample(self, value: Any) -> tuple[int, int]:
-        """Return the tokens and the characters of the beginning of a value."""
-        sample = (value if isinstance(value, str) else to_json(value))[:_COUNTED_CHARS]
-        return self._counter.count(sample), len(sample)
 
     def _stored(self, output: ServerOutput, limits: ResultLimits) -> tuple[Any, int | None]:
         """Return the value to store, and the tokens of the links beside its preview.
@@ -325,9 +291,7 @@ class HostResults:
             ToolArgumentsError: If the arguments are not valid. The message says what to correct.
             ToolFailedError: If the result cannot be read. The message gives the reason.
         """
-        answer = str(await self.tools[name].run(args))
-        self.counts.tokens_read_back += self._counter.count(answer)
-        return answer
+        return str(await self.tools[name].run(args))
 
     async def close(self) -> None:
         """Remove what this host has stored, if the configuration says so."""

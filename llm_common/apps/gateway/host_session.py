@@ -18,7 +18,6 @@ from pydantic import TypeAdapter
 from llm_common.agents import ContextPointerStore
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import (
-    GatewayCounts,
     HostResults,
     ResultScope,
     ServerOutput,
@@ -74,7 +73,6 @@ class HostSession:
         config: Servers, rules and limits.
         store: Stores its results.
         scope: Whose results they are. None for a scope that nothing else has.
-        counts: Counts what is done.
         records: The last known tools of the servers. None if nothing is known.
         counter: Counts tokens. None for the default counter.
 
@@ -91,14 +89,11 @@ class HostSession:
         *,
         store: ContextPointerStore,
         scope: ResultScope | None = None,
-        counts: GatewayCounts | None = None,
         records: ServerRecords | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._counter = counter or DefaultCounter()
-        self.results: Final = HostResults(
-            config, store, scope=scope, counts=counts, counter=self._counter
-        )
+        self.results: Final = HostResults(config, store, scope=scope, counter=self._counter)
         self._channel: Final = HostChannel()
         self._records: Final = records or ServerRecords(None)
         self.catalogue: Final = Catalogue(
@@ -224,7 +219,7 @@ class HostSession:
         if name in self.results.tools:
             return _text_result(await self.results.answer(name, arguments))
         if name == TOOL_SEARCH:
-            return _text_result(await self._search(str(arguments.get("query", ""))))
+            return _text_result(await self.catalogue.search(str(arguments.get("query", ""))))
         if name in (READ_CALL, TOOL_CALL):
             return await self._call_by_name(params, arguments, host)
         tool = await self.catalogue.find(name)
@@ -242,11 +237,6 @@ class HostSession:
         for server, problem in self.catalogue.problems().items():
             text += f"; {server} has no tools: {problem}"
         return _text_result(text, is_error=True)
-
-    async def _search(self, query: str) -> str:
-        answer = await self.catalogue.search(query)
-        self.results.counts.tokens_read_back += self._counter.count(answer)
-        return answer
 
     async def _call_by_name(
         self,
@@ -328,7 +318,6 @@ class HostSession:
                 key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
             }
             result = result.model_copy(update={"meta": meta or None})
-        self.results.counts.calls += 1
         if isinstance(result, types.InputRequiredResult):
             return result
         return await self._with_preview(result, tool, name, arguments)

@@ -1,4 +1,4 @@
-"""Run a gateway on stdio or over HTTP, follow its files, and record what it did."""
+"""Run a gateway on stdio or over HTTP, follow its files, and report on its servers."""
 
 import asyncio
 import logging
@@ -7,18 +7,16 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, Final
 
 from mcp import stdio_server
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
-from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
+from llm_common.apps.gateway.gateway import Gateway, store_of
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
 from llm_common.errors import ConfigError
@@ -29,10 +27,7 @@ _log = logging.getLogger(__name__)
 # A thread that computes keeps Python's lock for so long while the event loop waits for it. Python's
 # own 5 ms come again at each piece of a message: sixteen results of 3 MB took twice the time.
 _SWITCH_S: Final = 0.001
-_RECORD_EVERY_S: Final = 2.0
 _WATCH_EVERY_S: Final = 2.0
-_MAX_RECORDS: Final = 20
-_FOLDER: Final = "runs"
 # Tokens are sent in the clear, so only this machine may connect.
 _HOST: Final = "127.0.0.1"
 
@@ -45,7 +40,6 @@ class ServerReport(BaseModel):
         tools: Number of its tools.
         problem: The reason why it has no tools, or "".
         left_out: Entries of its lists that are not valid, with the problem of each.
-        changed: Tools that changed after they were approved.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,57 +48,39 @@ class ServerReport(BaseModel):
     tools: int = 0
     problem: str = ""
     left_out: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
 
 
 class GatewayReport(BaseModel):
-    """The servers of a gateway, with the tokens that it saves and costs.
+    """The servers of a gateway, with the tokens that its lists save and cost.
 
     Attributes:
-        pid: The id of its process.
-        started_at: The start time, in seconds since 1970.
-        running: Whether the process still runs.
         servers: The servers.
-        waiting: New or changed servers that wait for `llm-common gateway approve`.
-        idle_rules: Rules that match no tool, such as `deny drop_table of git`. Empty while a server
+        idle_rules: Rules that match no tool, such as `deny drop_table of git`. Empty if a server
             has not listed its tools.
         tokens_of_all: Tokens of the definitions of all tools, as the servers wrote them.
         tokens_listed: Tokens of the definitions that a host lists, with the gateway's own tools and
             instructions.
         searched: Whether a host lists tools to search and call instead of all tools.
         tokens_otherwise: What `tokens_listed` would be if it were the other way round.
-        calls: Calls of the servers' tools.
-        results_kept: Results that were replaced by previews.
-        tokens_not_sent: Tokens of these results without the tokens of their previews.
-        tokens_read_back: Tokens of the answers that read, search and list results, or search for
-            tools.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    pid: int = Field(default_factory=os.getpid)
-    started_at: float = Field(default_factory=time.time)
-    running: bool = True
     servers: tuple[ServerReport, ...] = ()
-    waiting: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     tokens_of_all: int = 0
     tokens_listed: int = 0
     searched: bool = False
     tokens_otherwise: int = 0
-    calls: int = 0
-    results_kept: int = 0
-    tokens_not_sent: int = 0
-    tokens_read_back: int = 0
 
 
 def report_on(session: HostSession) -> GatewayReport:
-    """Return a report on a session's servers, with the counts of its gateway.
+    """Return a report on a session's servers.
 
     Args:
         session: A session of the gateway.
     """
-    listing, counts = session.catalogue.current, session.results.counts
+    listing = session.catalogue.current
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
     for name, offer in session.catalogue.servers.items():
@@ -114,7 +90,6 @@ def report_on(session: HostSession) -> GatewayReport:
             tools=tools[name],
             problem=offer.problem,
             left_out=tuple(f"{entry} ({problem})" for entry, problem in left_out.items()),
-            changed=tuple(sorted(session.catalogue.changed.get(name, ()))),
         )
         servers.append(report)
     for name, problem in session.catalogue.config.left_out.items():
@@ -126,40 +101,18 @@ def report_on(session: HostSession) -> GatewayReport:
         tokens_listed=session.listed_tokens(searched=listing.searched),
         searched=listing.searched,
         tokens_otherwise=session.listed_tokens(searched=not listing.searched),
-        calls=counts.calls,
-        results_kept=counts.kept,
-        tokens_not_sent=counts.tokens_not_sent,
-        tokens_read_back=counts.tokens_read_back,
     )
 
 
 async def examine(config: GatewayConfig) -> GatewayReport:
-    """Start every server, list its tools, end it, and return the report.
-
-    Servers that a running gateway holds back count as waiting.
-    """
-    held: set[str] = set()
-    for report in await in_thread(reports, config):
-        if report.running:
-            held |= {name for name in report.waiting if name in config.servers}
+    """Start every server, list its tools, end it, and return the report."""
     config = config.model_copy(update={"memory_only": True})
     session = HostSession(config, store=store_of(config))
     try:
         await session.catalogue.listing_of_all()
-        report = report_on(session)
-        return report.model_copy(update={"waiting": tuple(sorted(held))})
+        return report_on(session)
     finally:
         await session.close()
-
-
-def reports(config: GatewayConfig) -> list[GatewayReport]:
-    """Return the reports of the last gateways in the configured folder, newest first."""
-    recorded: list[GatewayReport] = []
-    for path in _records(config):
-        with suppress(OSError, ValueError):
-            report = GatewayReport.model_validate_json(path.read_bytes())
-            recorded.append(report.model_copy(update={"running": _is_running(report.pid)}))
-    return recorded
 
 
 async def serve_stdio(config: GatewayConfig) -> None:
@@ -253,12 +206,13 @@ async def serve_http(
 async def _running(config: GatewayConfig) -> AsyncIterator[Gateway]:
     """Yield a gateway that has this process to itself, with what runs beside it."""
     sys.setswitchinterval(_SWITCH_S)
-    async with (
-        Gateway(config) as gateway,
-        _beside(_record(config, gateway)),
-        _beside(ConfigWatch(gateway).run()),
-    ):
-        yield gateway
+    async with Gateway(config) as gateway:
+        watching = asyncio.create_task(ConfigWatch(gateway).run())
+        try:
+            yield gateway
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})  # does not raise the cancellation
 
 
 class ConfigWatch:
@@ -305,68 +259,3 @@ class ConfigWatch:
             else:
                 states.append((status.st_mtime_ns, status.st_size, status.st_ino))
         return states
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine until the block ends, and then let it clean up."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})  # does not raise the cancellation
-
-
-async def _record(config: GatewayConfig, gateway: Gateway) -> None:
-    """Keep a record of the gateway in its folder, for `reports`, unless `memory_only` is set."""
-    if config.memory_only:
-        return
-    path = folder_of(config) / _FOLDER / f"{time.time_ns()}-{os.getpid()}.json"
-    started_at, last = time.time(), None
-    try:
-        while True:
-            await asyncio.sleep(_RECORD_EVERY_S)
-            last = _write_if_changed(path, gateway, started_at, last)
-    finally:  # the gateway ends, so this task is cancelled
-        _write_if_changed(path, gateway, started_at, last)
-        with suppress(OSError):
-            for old in _records(config)[_MAX_RECORDS:]:
-                old.unlink(missing_ok=True)
-
-
-def _write_if_changed(
-    path: Path, gateway: Gateway, started_at: float, last: GatewayReport | None
-) -> GatewayReport | None:
-    """Write the report on a gateway if it differs from the last one, and return the written one."""
-    # All sessions have the same servers, so a report on one of them is enough.
-    for session in gateway.sessions[:1]:
-        changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
-        report = report_on(session).model_copy(update=changes)
-        if report != last:
-            with suppress(OSError):  # a full disk may have space again later
-                _write_report(path, report)
-                return report
-    return last
-
-
-def _write_report(path: Path, report: GatewayReport) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Written to another file and renamed, so that a reader never gets half a report.
-    new = path.with_suffix(".new")
-    new.write_text(report.model_dump_json(exclude={"running"}), encoding="utf-8")
-    new.replace(path)
-
-
-def _records(config: GatewayConfig) -> list[Path]:
-    # A name begins with the start time in nanoseconds, so the newest is first.
-    return sorted((folder_of(config) / _FOLDER).glob("*.json"), reverse=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        # Signal 0 only checks whether the process exists.
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True

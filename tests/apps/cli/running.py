@@ -28,9 +28,7 @@ FIELDS = {
     "doctor": "version python variables store endpoint extras problems",
     "demo": "budget_tokens counter folder questions store traces",
     "audit": "counter other_files sessions",
-    "gateway doctor": "pid started_at running servers waiting idle_rules tokens_of_all tokens_listed "
-    "searched tokens_otherwise calls "
-    "results_kept tokens_not_sent tokens_read_back",
+    "gateway doctor": "servers idle_rules tokens_of_all tokens_listed searched tokens_otherwise",
 }
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.apps.gateway.serving import GatewayReport, ServerReport
 from tests.apps.cli.running import run, run_json
 
 SERVERS = {"local": {"command": "git-server"}, "far": {"url": "https://mcp.example/mcp"}}
@@ -75,35 +74,6 @@ def test_nothing_waits_for_approval(home: Path) -> None:
     config = put(home / "mcp.json", {})
     result = run("gateway", "approve", "-c", config, "--folder", home / "gateway")
     assert result.stderr == "Nothing waits for approval.\n"
-
-
-def test_a_report_has_a_line_for_each_fact(home: Path) -> None:
-    servers = (
-        ServerReport(name="good", tools=3, changed=("send",)),
-        ServerReport(name="bad", problem="does not start", left_out=("tool: too long",)),
-    )
-    report = GatewayReport(
-        pid=7,
-        servers=servers,
-        waiting=("new",),
-        calls=1_200,
-        results_kept=30,
-        tokens_not_sent=4_000,
-        tokens_read_back=50,
-    )
-    (home / "runs").mkdir()
-    text = report.model_dump_json(exclude={"running"})
-    (home / "runs" / "7-1.json").write_text(text, encoding="utf-8")
-    title, *lines = run("gateway", "status", "--folder", home).stdout.splitlines()
-    assert title in {"pid 7, running", "pid 7, ended"}
-    assert [line for line in lines if "listed: " not in line] == [
-        "  good: 3 tools",
-        "    changed after it was approved: send",
-        "  bad: does not start",
-        "    left out: tool: too long",
-        "  new: waits for `llm-common gateway approve`",
-        "  1,200 calls, 30 results kept, 4,000 tokens not sent, 50 tokens read back",
-    ]
 
 
 def test_parts_of_scores_are_in_the_document_only_on_request(home: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.apps.gateway.serving import GatewayReport, ServerReport
 from llm_common.errors import install_command
 from tests.apps.cli.running import run, run_json
 
@@ -18,7 +17,7 @@ HOSTILE_SERVER = str(Path(__file__).parents[1] / "gateway" / "hostile_server.py"
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
 
 
-@pytest.mark.parametrize("command", [[], ["status"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], ["doctor"]])
 def test_help_shows_the_usage(command: list[str]) -> None:
     result = CliRunner().invoke(app, ["gateway", *command, "--help"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
@@ -85,32 +84,20 @@ def test_doctor_reports_a_healthy_server_and_one_that_cannot_start(tmp_path: Pat
     assert output.startswith("checked\n  good: 1 tools\n  listed: ")
 
 
-@pytest.mark.parametrize(
-    ("report", "line"),
-    [
-        (
-            {"tokens_of_all": 2_240, "tokens_listed": 2_420, "tokens_otherwise": 690},
-            "listed: 2,420 tokens, +180 over the servers' own 2,240; with --tools search 690",
-        ),
-        (
-            {
-                "tokens_of_all": 2_240,
-                "tokens_listed": 690,
-                "tokens_otherwise": 2_420,
-                "searched": True,
-            },
-            "listed: 690 tokens, 1,550 under the servers' own 2,240; with --tools all 2,420",
-        ),
-    ],
-)
-def test_status_says_what_the_list_costs_or_saves(
-    report: dict[str, int], line: str, tmp_path: Path
-) -> None:
-    (tmp_path / "runs").mkdir()
-    record = GatewayReport.model_validate({"pid": 1, **report})
-    text = record.model_dump_json(exclude={"running"})
-    (tmp_path / "runs" / "1-1.json").write_text(text, encoding="utf-8")
-    assert f"  {line}\n" in run("gateway", "status", "--folder", tmp_path).stdout
+# The second server lists some tools twice, with which the command ends with 1.
+@pytest.mark.parametrize(("case", "code"), [("", 0), ("thousands of tools", 1)])
+def test_doctor_says_what_the_list_costs_or_saves(case: str, code: int, tmp_path: Path) -> None:
+    config = configuration(tmp_path, good=[sys.executable, "-S", HOSTILE_SERVER, case])
+    report = run_json("gateway doctor", "-c", config, code=code)
+    difference = report["tokens_listed"] - report["tokens_of_all"]
+    assert report["searched"] == (difference < 0) == bool(case)
+    compared = f"{-difference:,} under" if case else f"+{difference:,} over"
+    line = (
+        f"  listed: {report['tokens_listed']:,} tokens, {compared} the servers' own "
+        f"{report['tokens_of_all']:,}; with --tools {'all' if case else 'search'} "
+        f"{report['tokens_otherwise']:,}\n"
+    )
+    assert run("gateway", "doctor", "-c", config, code=code).stdout.endswith(line)
 
 
 def test_doctor_names_the_rules_that_match_no_tool(tmp_path: Path) -> None:
@@ -139,23 +126,14 @@ def test_doctor_names_a_server_with_an_unset_variable_and_runs_the_others(tmp_pa
     assert "needs the variable NOT_SET_ANYWHERE" in servers["broken"]["problem"]
 
 
-def test_status_without_a_run_is_an_empty_list(tmp_path: Path) -> None:
-    result = run("gateway", "status", "--folder", tmp_path, "--json", code=3)
-    assert result.stderr == "No gateway has run.\n"
-    assert json.loads(result.stdout) == []
-
-
 def test_names_and_problems_of_servers_are_inert(tmp_path: Path) -> None:
-    server = ServerReport(name=HOSTILE, problem=f"said {HOSTILE}", left_out=(f"tool {HOSTILE}",))
-    (tmp_path / "runs").mkdir()
-    record = GatewayReport(pid=1, servers=(server,), calls=3).model_dump_json(exclude={"running"})
-    (tmp_path / "runs" / "1-1.json").write_text(record, encoding="utf-8")
-    output = run("gateway", "status", "--folder", tmp_path).stdout
+    config = configuration(tmp_path, **{HOSTILE: ["./no-such-program"]})
+    output = run("gateway", "doctor", "-c", config, code=1).stdout
     assert not set(output) & set("\x1b\x07\x9b\u202e\u2066")
-    assert len(output.splitlines()) == 5
-    printed = run("gateway", "status", "--folder", tmp_path, "--json").stdout
+    assert len(output.splitlines()) == 3
+    printed = run("gateway", "doctor", "-c", config, "--json", code=1).stdout
     assert not set(printed) & set("\x1b\x07\x9b\u202e\u2066")
-    assert json.loads(printed)[0]["servers"][0]["name"] == HOSTILE
+    assert json.loads(printed)["servers"][0]["name"] == HOSTILE
 
 
 def test_doctor_prints_a_hostile_tool_name_inert(tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def test_exit_codes_are_on_the_page() -> None:
         ("trace show empty", 2),
         ("gateway -c absent", 2),
         ("gateway doctor -c a.json", 2),
-        ("gateway status --folder empty", 3),
         ("pack zebra empty", 3),
         ("pack zebra absent", 2),
         ("demo --output a.json", 2),

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
-from llm_common.apps.gateway.serving import ConfigWatch, examine, reports
+from llm_common.apps.gateway.approving import pending
+from llm_common.apps.gateway.serving import ConfigWatch
 from tests.apps.gateway.hosts import Files, host_of_process, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -185,8 +186,8 @@ async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
         assert await names_of(host) == {"ok"}
         write(path, one=entry(hostile()), new={"command": "true"})
         config = GatewayConfig.from_files(path, folder=kept)
-        await until(lambda: any(report.waiting for report in reports(config)))
-        assert (await examine(config)).waiting == ("new",)
+        [approval] = pending(config)
+        assert (approval.server, approval.starts) == ("new", "true")
 
 
 def test_approve_shows_what_an_entry_starts_without_its_values(tmp_path: Path) -> None:

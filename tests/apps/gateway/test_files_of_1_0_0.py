@@ -11,7 +11,6 @@ from llm_common.apps.gateway.approving import approve, pending
 from llm_common.apps.gateway.servers.logins import LoginStore
 from llm_common.apps.gateway.servers.records import ServerRecords, changed_names
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
-from llm_common.apps.gateway.serving import reports
 
 pytestmark = pytest.mark.mcp
 FOLDER = Path(__file__).parents[2] / "files_of_1_0_0"
@@ -73,12 +72,6 @@ def test_a_definition_that_is_sent_again_has_not_changed(folder: Path) -> None:
     )
     tool = ServerTool("pay", "refund", "Pays back.", definition.input_schema, definition=definition)
     assert changed_names(records.of(PAY).approved, [tool]) == frozenset()
-
-
-def test_the_report_on_an_earlier_gateway_is_read(folder: Path) -> None:
-    [report] = reports(config_of(folder))
-    assert (report.calls, report.results_kept, report.waiting) == (12, 3, ("far",))
-    assert not report.running
 
 
 def test_a_login_is_found_by_the_address_of_its_server(folder: Path) -> None:

@@ -119,8 +119,6 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert "For the call:" in preview
     assert f"read it with {CONTEXT} and the id {id_in(preview)}" in preview
     assert "2,000 records, 3 fields" in preview
-    assert at.counts.kept == 1
-    assert at.counts.tokens_not_sent > 10_000
 
 
 async def test_a_result_with_only_large_text_is_stored_too() -> None:
@@ -216,7 +214,6 @@ async def test_one_item_is_read_back_in_one_call() -> None:
     at = results_of()
     answer = await at.answer(CONTEXT, {"id": id_in(await kept(at)), "path": "/1234"})
     assert '{"id":1234,"name":"item 1234","note":"a few words on it"}' in answer
-    assert at.counts.tokens_read_back == COUNTER.count(answer)
 
 
 @pytest.mark.parametrize(
