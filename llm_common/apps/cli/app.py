@@ -15,7 +15,7 @@ from llm_common.apps.cli.gateway_commands import gateway
 from llm_common.apps.cli.gateway_setup_commands import install, login, logout, uninstall
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
-from llm_common.apps.cli.stores import Store, way_to_a_store
+from llm_common.apps.cli.stores import WAY_TO_A_STORE, Store
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
@@ -153,7 +153,7 @@ def inspect(
     default = read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
     folder = Path(store) if store else default
     if not folder.expanduser().is_dir():
-        missing = f"There is no store in {folder} yet. {way_to_a_store()}"
+        missing = f"There is no store in {folder} yet. {WAY_TO_A_STORE}"
         if store:
             raise typer.BadParameter(missing, param_hint="--store")
         say(missing)  # a program that runs later may still create it

@@ -4,9 +4,7 @@ A query is named by its id or by its question, and a pointer by its id or by the
 """
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,10 +21,8 @@ if TYPE_CHECKING:
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")  # a repeat that was kept has four more digits
 _POINTER_PREFIX = re.compile(r"[0-9a-f]{4,11}")
-_MAX_FOLDERS = 200  # that are looked at for a store, in a folder with many
-_MAX_NAMED = 5  # in one message
 _MAX_QUOTED_CHARS = 100
-STORE_FOLDER = "context"
+WAY_TO_A_STORE = "Name its folder with --store."
 
 Store = Annotated[
     str | None,
@@ -85,7 +81,7 @@ def open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStor
 
     Raises:
         ConfigError: If it cannot be opened.
-        typer.Exit: If there is none. The message names a folder nearby that is one.
+        typer.Exit: If there is none.
     """
     if store and "://" in store:
         from llm_common.agents import ObjectContextPointerStore
@@ -99,16 +95,8 @@ def open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStor
     )
     # A misspelled folder would otherwise look like an empty store.
     if not files.base_dir.is_dir():
-        end(f"There is no store at {files.base_dir}. {way_to_a_store()}", ExitCode.NOTHING)
+        end(f"There is no store at {files.base_dir}. {WAY_TO_A_STORE}", ExitCode.NOTHING)
     return files, str(files.base_dir)
-
-
-def way_to_a_store() -> str:
-    """Return the sentence that names the stores nearby, or how to name one."""
-    near = [*islice(_stores_near(Path.cwd()), _MAX_NAMED)]
-    if not near:
-        return "Name its folder with --store."
-    return " or ".join(f"Use --store {folder}" for folder in near) + "."
 
 
 def find_query_id(store: "ContextPointerStore", text: str) -> str | None:
@@ -179,22 +167,3 @@ def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> st
             f"{len(found)} pointers begin with {text}: {listed(found)}. Use more digits"
         )
     return found[0]
-
-
-def _stores_near(folder: Path) -> Iterator[Path]:
-    """Yield the stores among the folders in a folder, and those named `context` in them."""
-    with suppress(OSError):
-        for child in islice(sorted(folder.iterdir()), _MAX_FOLDERS):
-            for candidate in (child, child / STORE_FOLDER):
-                if _is_store(candidate):
-                    yield candidate.relative_to(folder)
-
-
-def _is_store(folder: Path) -> bool:
-    """Return whether a folder has folders with pointers. Unreadable ones are none."""
-    with suppress(OSError):
-        if folder.is_dir():
-            for query in islice(folder.iterdir(), _MAX_FOLDERS):
-                if query.is_dir() and any(query.glob("*.meta.json")):
-                    return True
-    return False

@@ -92,16 +92,9 @@ def test_erasing_needs_a_whole_id(store: Path) -> None:
     run("context", "list", ToolContextManager.hash_query(QUESTION), "--store", store, code=3)
 
 
-def test_a_miss_names_a_store_nearby(store: Path) -> None:
-    assert "Use --store shop/context." in run("context", "list", code=3).output
-    run("context", "list", "--store", "shop/context")
-
-
-def test_without_a_store_nearby_a_miss_names_the_option(
+def test_a_missing_store_is_reported_with_the_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "meta.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     output = run("context", "list", code=3).output
     assert "Name its folder with --store." in output
