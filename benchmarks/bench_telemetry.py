@@ -22,9 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
@@ -69,15 +67,11 @@ class Dropping(SpanExporter):
 
 SPANS = TracerProvider()
 SPANS.add_span_processor(BatchSpanProcessor(Dropping()))
-METRICS = MeterProvider([InMemoryMetricReader()])
 # What the library finds when it looks for opentelemetry.
 PATCHES: dict[str, list[AbstractContextManager[object]]] = {
     "absent": [patch.object(_telemetry, "_api", lambda: None)],
     "off": [],
-    "on": [
-        patch.object(trace, "get_tracer_provider", lambda: SPANS),
-        patch.object(metrics, "get_meter_provider", lambda: METRICS),
-    ],
+    "on": [patch.object(trace, "get_tracer_provider", lambda: SPANS)],
 }
 
 

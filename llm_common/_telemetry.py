@@ -1,4 +1,4 @@
-"""Spans, measurements, and the record of a run's decisions.
+"""Spans, and the record of a run's decisions.
 
 Names and attributes follow OpenTelemetry's GenAI conventions:
 open-telemetry/semantic-conventions-genai, v0.1.0 (client inference, retrieval, memory, agent, plan
@@ -14,110 +14,22 @@ lookup of a context variable. `llm_common.trace` has the recorder that writes fi
 """
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from itertools import islice
-from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from llm_common._env import TRACE_DIR, read_text
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span as RecordedSpan, Tracer, TracerProvider
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
 
 MAX_IDS: Final = 50
 """Maximum number of retrieved ids in a span."""
-
-# The histograms of durations. Operations not listed use `gen_ai.client.operation.duration`.
-_DURATIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "chat": "gen_ai.client.inference.duration",
-        "execute_tool": "gen_ai.execute_tool.duration",
-        "invoke_agent": "gen_ai.invoke_agent.duration",
-        "plan": "",
-    }
-)
-# Measurements have these attributes only, because each id would create a time series.
-_DIMENSIONS: Final = (
-    "gen_ai.operation.name",
-    "gen_ai.provider.name",
-    "gen_ai.request.model",
-    "gen_ai.response.model",
-    "gen_ai.data_source.id",
-    "gen_ai.tool.name",
-    "gen_ai.tool.type",
-    "server.address",
-    "server.port",
-    "error.type",
-    "llm_common.selection.status",
-    "llm_common.selection.used",
-    "llm_common.selection.fallback",
-)
-
-
-# 10 ms to 82 s.
-_SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
-# 100 ms to 410 s.
-_RUN_SECONDS: Final = tuple(0.1 * 2**power for power in range(13))
-# 1 to 67 million.
-_TOKENS: Final = tuple(4**power for power in range(14))
-_CALLS: Final = tuple(2**power for power in range(8))
-_TENTHS: Final = tuple(tenth / 10 for tenth in range(1, 11))
-
-
-class Instrument(NamedTuple):
-    """A histogram, or a counter if it has no buckets."""
-
-    unit: str
-    description: str
-    buckets: Sequence[float] = ()
-
-
-INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
-    {
-        "gen_ai.client.inference.duration": Instrument(
-            "s", "A call of a chat model, its retries included.", _SECONDS
-        ),
-        "gen_ai.client.inference.time_to_first_chunk": Instrument(
-            "s", "From a streamed call to the first text of its answer.", _SECONDS
-        ),
-        "gen_ai.client.inference.usage.input_tokens": Instrument(
-            "{token}", "Input tokens, cached ones included."
-        ),
-        "gen_ai.client.inference.usage.output_tokens": Instrument("{token}", "Output tokens."),
-        "gen_ai.client.inference.usage.cache_read.input_tokens": Instrument(
-            "{token}", "Input tokens that the provider had in its cache."
-        ),
-        "gen_ai.client.inference.operation.input_tokens": Instrument(
-            "{token}", "Input tokens of a call.", _TOKENS
-        ),
-        "gen_ai.client.inference.operation.output_tokens": Instrument(
-            "{token}", "Output tokens of a call.", _TOKENS
-        ),
-        "gen_ai.client.operation.duration": Instrument(
-            "s", "A selection or a memory operation.", _SECONDS
-        ),
-        "gen_ai.execute_tool.duration": Instrument("s", "A tool call.", _SECONDS),
-        "gen_ai.invoke_agent.duration": Instrument("s", "A run.", _RUN_SECONDS),
-        "gen_ai.invoke_agent.inference_calls": Instrument(
-            "{inference_call}", "Model calls of a run.", _CALLS
-        ),
-        "gen_ai.invoke_agent.tool_calls": Instrument("{tool_call}", "Tool calls of a run.", _CALLS),
-        "llm_common.cost": Instrument(
-            "{USD}", "Dollars of model calls, where their price is known."
-        ),
-        "llm_common.context.budget_use": Instrument(
-            "1", "Packed tokens of a context, by its budget.", _TENTHS
-        ),
-    }
-)
 
 
 class Span(Protocol):
@@ -134,9 +46,6 @@ class Span(Protocol):
 
     def active(self) -> AbstractContextManager[object]:
         """Make a detached span the parent of the spans in the block."""
-
-    def dimensions(self) -> dict[str, Attribute]:
-        """Return the attributes that measurements share with the span."""
 
 
 class _NoSpan:
@@ -158,12 +67,9 @@ class _NoSpan:
     def active(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def dimensions(self) -> dict[str, Attribute]:
-        return {}
-
 
 class _Recorded:
-    """A span of the SDK, with the measurement of its duration."""
+    """A span of the SDK."""
 
     def __init__(
         self,
@@ -173,12 +79,9 @@ class _Recorded:
         *,
         client: bool,
         detached: bool,
-        duration: str,
     ) -> None:
-        # The attributes are kept here too: a span that is not sampled forgets them.
-        self._api, self._attributes, self._duration = api, dict(attributes), duration
+        self._api = api
         self._is_detached = detached
-        self._started = perf_counter()
         kind = api.trace.SpanKind.CLIENT if client else api.trace.SpanKind.INTERNAL
         tracer = _tracer(api.trace.get_tracer_provider())
         self._current: RecordedSpan = tracer.start_span(name, kind=kind, attributes=attributes)
@@ -196,17 +99,14 @@ class _Recorded:
         if self._token is not None:
             self._api.context.detach(self._token)
         self._current.end()
-        if self._duration:
-            measure(self._duration, perf_counter() - self._started, self.dimensions())
 
     def _attached(self) -> object:
         return self._api.context.attach(self._api.trace.set_span_in_context(self._current))
 
     def set_attribute(self, key: str, value: Attribute) -> None:
-        self.set_attributes({key: value})
+        self._current.set_attribute(key, value)
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        self._attributes |= attributes
         self._current.set_attributes(attributes)
 
     def fail(self, error_type: str) -> None:
@@ -222,9 +122,6 @@ class _Recorded:
             yield
         finally:
             self._api.context.detach(token)
-
-    def dimensions(self) -> dict[str, Attribute]:
-        return {name: self._attributes[name] for name in _DIMENSIONS if name in self._attributes}
 
 
 def span(
@@ -246,7 +143,7 @@ def operation(
     client: bool = False,
     detached: bool = False,
 ) -> AbstractContextManager[Span]:
-    """Record and time the block as a span of the conventions. See `span`.
+    """Record the block as a span of the conventions. See `span`.
 
     Args:
         name: The operation, such as `chat`.
@@ -256,13 +153,10 @@ def operation(
         detached: True does not make the span the parent of the spans in the block, because a
             generator must not change the context around a `yield`. See `Span.active`.
     """
-    if name == "execute_tool":
-        _count(TOOL_CALLS)
     attributes = {"gen_ai.operation.name": name, **(attributes or {})}
-    duration = _DURATIONS.get(name, "gen_ai.client.operation.duration")
     # A model may write a tool's name of any length.
     full_name = f"{name} {target[:200]}".rstrip()
-    opened = _opened(full_name, attributes, client=client, detached=detached, duration=duration)
+    opened = _opened(full_name, attributes, client=client, detached=detached)
     return opened if detached else _as_step(opened)
 
 
@@ -272,30 +166,17 @@ def _opened(
     *,
     client: bool = False,
     detached: bool = False,
-    duration: str = "",
 ) -> AbstractContextManager[Span]:
     api = _api()
-    # A duration needs a meter only, so it is measured without a tracer too.
-    if api is None or not (
-        _is_set(api.trace.get_tracer_provider())
-        or (duration and _is_set(api.metrics.get_meter_provider()))
-    ):
+    if api is None or not _is_set(api.trace.get_tracer_provider()):
         return _NoSpan()
-    return _Recorded(api, name, attributes, client=client, detached=detached, duration=duration)
-
-
-def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
-    """Add to the counter of this name, or record in the histogram."""
-    api = _api()
-    if api is not None and _is_set(provider := api.metrics.get_meter_provider()):
-        _taker(provider, name)(amount, attributes or {})
+    return _Recorded(api, name, attributes, client=client, detached=detached)
 
 
 class _Api(NamedTuple):
     """The modules of opentelemetry, an optional package that is slow to import."""
 
     context: Any
-    metrics: Any
     trace: Any
 
 
@@ -303,43 +184,28 @@ def _api() -> _Api | None:
     """Return opentelemetry's modules, or None if the application has not imported them."""
     # An application that sets a provider has imported them. An import here could run in a worker
     # thread, and a child that is forked during it would deadlock on the import lock.
-    if not sys.modules.get("opentelemetry.trace") and not sys.modules.get("opentelemetry.metrics"):
+    if not sys.modules.get("opentelemetry.trace"):
         return None
     return _imported_api()
 
 
 @cache
 def _imported_api() -> _Api:
-    from opentelemetry import context, metrics, trace  # noqa: PLC0415 - an extra
+    from opentelemetry import context, trace  # noqa: PLC0415 - an extra
 
-    return _Api(context, metrics, trace)
+    return _Api(context, trace)
 
 
 def _is_set(provider: object) -> bool:
     """Return whether the application has set a provider, other than the API's placeholder."""
     # The providers of the SDK are in `opentelemetry.sdk`.
-    return not type(provider).__module__.startswith(
-        ("opentelemetry.trace", "opentelemetry.metrics")
-    )
+    return not type(provider).__module__.startswith("opentelemetry.trace")
 
 
 # Cached, because `get_tracer` creates a tracer at each call.
 @lru_cache(maxsize=4)
 def _tracer(provider: "TracerProvider") -> "Tracer":
     return provider.get_tracer("llm_common")
-
-
-@lru_cache(maxsize=4 * len(INSTRUMENTS))
-def _taker(
-    provider: "MeterProvider", name: str
-) -> "Callable[[float, Mapping[str, Attribute]], None]":
-    meter = provider.get_meter("llm_common")
-    unit, description, buckets = INSTRUMENTS[name]
-    if not buckets:
-        return meter.create_counter(name, unit, description).add
-    return meter.create_histogram(
-        name, unit, description, explicit_bucket_boundaries_advisory=buckets
-    ).record
 
 
 def retrieval_attributes(scores_by_id: Mapping[str, float | None]) -> dict[str, Attribute]:
@@ -357,33 +223,6 @@ def retrieval_attributes(scores_by_id: Mapping[str, float | None]) -> dict[str, 
     if ids and len(scores) == len(ids):
         attributes["llm_common.retrieval.scores"] = scores
     return attributes
-
-
-INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
-TOOL_CALLS: Final = "gen_ai.invoke_agent.tool_calls"
-_calls: ContextVar["Counter[str] | None"] = ContextVar("llm_common_calls", default=None)
-
-
-@contextmanager
-def counting(calls: "Counter[str]") -> Iterator[None]:
-    """Count the model calls and tool calls of the block, by the name of their histogram."""
-    token = _calls.set(calls)
-    try:
-        yield
-    finally:
-        _calls.reset(token)
-
-
-def count_inference() -> None:
-    """Count a model call, within a `counting` block."""
-    _count(INFERENCE_CALLS)
-
-
-def _count(name: str) -> None:
-    calls = _calls.get()
-    if calls is not None:
-        # Tasks of the block copy the context variable, but share this counter.
-        calls[name] += 1
 
 
 class Recorder(Protocol):

@@ -17,9 +17,7 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -126,15 +124,6 @@ def exporter_of_spans(patch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     """The spans that our code has ended, as opentelemetry exports them."""
     return exporter_of_spans(monkeypatch)
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
-    """What our code has measured, as opentelemetry exports it."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
-    return reader
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import copy
 import inspect
 import logging
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
@@ -21,14 +21,10 @@ from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
 from llm_common._telemetry import (
-    INFERENCE_CALLS,
-    TOOL_CALLS,
     Span,
     TracedRun,
     UntracedRun,
-    counting,
     is_traced,
-    measure,
     operation,
     record as record_line,
 )
@@ -281,12 +277,10 @@ class ObservedRun:
 
     Attributes:
         status: The outcome of the run, and "cut short" until it ends.
-        calls: Counts model and tool calls, by the name of their metric.
     """
 
     def __init__(self, trace: TracedRun, span: Span) -> None:
         self.status = "cut short"
-        self.calls = Counter[str]()
         self._trace = trace
         self._span = span
 
@@ -294,7 +288,7 @@ class ObservedRun:
     def active(self) -> Iterator[None]:
         """Record the calls of the block as the run's. The block must not contain a `yield`."""
         # The active span is a context variable: around a `yield` it would leak into the caller.
-        with counting(self.calls), self._span.active(), self._trace.active():
+        with self._span.active(), self._trace.active():
             yield
 
     @classmethod
@@ -311,8 +305,6 @@ class ObservedRun:
                 yield run
             finally:
                 traced.end(run.status)
-                for name in (INFERENCE_CALLS, TOOL_CALLS):
-                    measure(name, run.calls[name])
             # A caller that stops reading the events did not make the run fail.
             if run.status not in {"ok", "cut short"}:
                 span.fail(run.status)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import measure, operation, record, retrieval_attributes
+from llm_common._telemetry import operation, record, retrieval_attributes
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.packing.candidate import REFUSED
@@ -148,7 +148,6 @@ class ContextSelector:
                     ),
                 }
             )
-            measure("llm_common.context.budget_use", metadata.budget_utilization)
             record(
                 "packing",
                 request=request,

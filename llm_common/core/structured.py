@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llm_common._telemetry import count_inference, record, span
+from llm_common._telemetry import record, span
 from llm_common.core.extraction import (
     AnswerFilter,
     as_call,
@@ -349,7 +349,6 @@ async def _recorded(
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
-    count_inference()
     with span("llm_common.ask", {"llm_common.model": model or "default"}) as current:
         try:
             answer = await _within(timeout_s, call)

@@ -1,9 +1,8 @@
-"""Tests the telemetry of selections: a warning for each failure, spans and metrics."""
+"""Tests the telemetry of selections: a warning for each failure, and spans."""
 
 from collections.abc import Awaitable, Callable
 
 import pytest
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
@@ -75,21 +74,6 @@ def lexical_tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
     return LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=Broken())
 
 
-def attributes_of(measured: InMemoryMetricReader) -> list[dict[str, object]]:
-    data = measured.get_metrics_data()
-    assert data is not None
-    metrics = [
-        metric
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-    ]
-    [durations] = [
-        metric for metric in metrics if metric.name == "gen_ai.client.operation.duration"
-    ]
-    return [dict(point.attributes or {}) for point in durations.data.data_points]
-
-
 @pytest.mark.parametrize(
     ("choose", "replies", "warning_text"),
     [
@@ -152,15 +136,16 @@ async def test_the_endpoints_words_are_told_and_not_logged(
         ),
     ],
 )
-async def test_empty_selections_and_fallbacks_are_counted(
+async def test_empty_selections_and_fallbacks_are_recorded(
     choose: Chooses,
     replies: list[str],
     expected: tuple[str, str, bool],
-    measured: InMemoryMetricReader,
+    exported: InMemorySpanExporter,
 ) -> None:
     await choose(ScriptedClient(replies))
-    [attributes] = attributes_of(measured)
-    assert attributes.pop("gen_ai.data_source.id") in {"tools", "tool_outputs"}
+    [span] = [span for span in exported.get_finished_spans() if span.name.startswith("retrieval")]
+    attributes = dict(span.attributes or {})
+    assert attributes["gen_ai.data_source.id"] in {"tools", "tool_outputs"}
     names = ("status", "used", "fallback")
     assert tuple(attributes[f"llm_common.selection.{name}"] for name in names) == expected
 

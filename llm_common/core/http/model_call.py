@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llm_common._env import CONTEXT_SELECTION_MODEL, TOOL_SELECTION_MODEL, UNKNOWN_PRICE
-from llm_common._telemetry import Attribute, Span, measure, operation
+from llm_common._telemetry import Attribute, Span, operation
 from llm_common.core.http.wire import ChatRequest
 from llm_common.core.models import LLMResponse, LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError, LLMError
@@ -233,7 +233,6 @@ class ModelCall:
             self._has_begun = True
             seconds = perf_counter() - self._started
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-            measure("gen_ai.client.inference.time_to_first_chunk", seconds, self._span.dimensions())
 
     def record_response(self, response: LLMResponse) -> LLMResponse:
         """Record a whole answer, and return it."""
@@ -300,21 +299,10 @@ def chat_call(
 
 
 def _record_charges(current: Span, bill: Bill) -> None:
-    """Record tokens and dollars on the span and as measurements."""
-    # A call without a reply is measured as 0 tokens.
-    usage, shared = bill.usage or LLMUsage(), current.dimensions()
-    # Endpoints do not count the tokens of texts and images separately.
-    spent = shared | {"gen_ai.token.modality": "unknown"}
-    for kind, tokens in (
-        ("input_tokens", usage.prompt_tokens),
-        ("output_tokens", usage.completion_tokens),
-        ("cache_read.input_tokens", usage.cached_tokens),
-    ):
-        measure(f"gen_ai.client.inference.usage.{kind}", tokens, spent)
-        if bill.usage is not None:
-            current.set_attribute(f"gen_ai.usage.{kind}", tokens)
-    measure("gen_ai.client.inference.operation.input_tokens", usage.prompt_tokens, shared)
-    measure("gen_ai.client.inference.operation.output_tokens", usage.completion_tokens, shared)
+    """Record tokens and dollars on the span."""
+    if bill.usage is not None:
+        current.set_attribute("gen_ai.usage.input_tokens", bill.usage.prompt_tokens)
+        current.set_attribute("gen_ai.usage.output_tokens", bill.usage.completion_tokens)
+        current.set_attribute("gen_ai.usage.cache_read.input_tokens", bill.usage.cached_tokens)
     if bill.cost_usd is not None:
-        measure("llm_common.cost", bill.cost_usd, shared)
         current.set_attribute("llm_common.cost_usd", bill.cost_usd)
