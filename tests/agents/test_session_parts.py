@@ -1,4 +1,4 @@
-"""The four parts of a session: each is imported alone, and only when it is used."""
+"""The parts of a session: each is imported alone, and only when it is used."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.loaded_modules import loaded_by
 
-PARTS = ["results", "history", "tools", "packing"]
+PARTS = ["results", "history", "tools"]
 BEGIN = """
 import asyncio, tempfile
 from llm_common.agents import Session
@@ -18,12 +18,13 @@ async def use():
     await session.read(shown.pointer_id)
 asyncio.run(use())
 """
+PACK = "asyncio.run(session.pack('Which?', max_tokens=100))"
 USED: dict[str, set[str]] = {
     "": set(),
     OFFLOAD: {"results"},
     "asyncio.run(session.choose_tools([], messages=[]))": {"tools"},
     "asyncio.run(session.fold([{'role': 'user', 'content': 'Hi'}]))": {"history"},
-    "asyncio.run(session.pack('Which?', max_tokens=100))": {"packing"},
+    PACK: set(),
     "session.tools()": {"results", "tools"},
     "session.overview()": {"history"},
 }
@@ -47,6 +48,13 @@ def test_offloading_imports_neither_packing_nor_selection(
 ) -> None:
     modules = modules_by_use[OFFLOAD]
     assert not {name for name in modules if name.startswith(("context", "selection", "decisions"))}
+
+
+def test_packing_imports_context_and_no_other_part(
+    modules_by_use: dict[str, Collection[str]],
+) -> None:
+    assert "context.selector" in modules_by_use[PACK]
+    assert "context.selector" not in modules_by_use[""]
 
 
 def test_each_part_of_a_session_is_imported_alone() -> None:

@@ -1,22 +1,45 @@
-"""`ShownResults`: the stored results of a session, read by their id, by words and as tables."""
+"""`ShownResults`: the stored results of a session, read by their id, by words and as tables.
+
+A model reads them by the tools that `ShownResults` creates.
+"""
 
 from functools import partial
 from typing import Final
 
-from llm_common._threads import OwnThreads, PerProcess, computed_once
+from llm_common._threads import OwnThreads, PerProcess, computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import SavedResults
 from llm_common.agents.session.tables import SessionTables, StoredTable, answer_text
-from llm_common.agents.session.trace import SessionTrace
+from llm_common.agents.session.trace import RecordedTool, SessionTrace
 from llm_common.errors import (
     PointerNotFoundError,
     ToolArgumentsError,
 )
 from llm_common.history.search import FoundMessage, search_messages
+from llm_common.parts.fill import fill, largest_room
 from llm_common.pointers.reading import ContextReading
 from llm_common.tables.sql.database import QUERY_NAME, QueryRows
-from llm_common.text.display import one_line
-from llm_common.tools.read_back import read_context
+from llm_common.text.display import in_fence, one_line
+from llm_common.tools.read_back import ReadBackTool, read_context
+from llm_common.tools.tool import Tool
+
+_MAX_MATCHES: Final = 10
+# As JSON Schema.
+_WORDS: Final = {
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+    "additionalProperties": False,
+}
+_QUERY: Final = {
+    "type": "object",
+    "properties": {
+        "sql": {"type": "string"},
+        "cursor": {"type": "string", "description": "Of the answer before. Repeat its sql."},
+    },
+    "required": ["sql"],
+    "additionalProperties": False,
+}
 
 
 class ShownResults:
@@ -109,3 +132,68 @@ class ShownResults:
             pointer_ids={pointer.pointer_id for pointer in pointers},
             limit=limit,
         )
+
+    def reader(self, name: str | None = None) -> ReadBackTool:
+        """Return the tool that reads a result by its id. See `Session.reader`."""
+        return ReadBackTool(
+            self.saved.load_payload,
+            name=name or self._config.offload.reader_name,
+            max_tokens=self._config.max_read_tokens,
+            counter=self._config.counter,
+            running=self._trace.recorded,
+        )
+
+    def searcher(self) -> Tool:
+        """Return the tool that finds words in results and folded messages."""
+        return RecordedTool(
+            self._trace,
+            self._search,
+            name=self._config.search_name,
+            description=(
+                "Finds words in all earlier messages and tool outputs of this conversation that "
+                f"are not shown any more. Read more of a match with "
+                f"{self._config.offload.reader_name}."
+            ),
+            parameters=_WORDS,
+        )
+
+    def querier(self) -> Tool:
+        """Return the tool that runs one SELECT over the stored records."""
+        return RecordedTool(
+            self._trace,
+            self.query,
+            name=self._config.query_name,
+            description=(
+                "Runs one SELECT (SQLite) over stored records, joins included, and returns the "
+                "rows. Previews name their tables; SELECT * FROM tables lists all. number(x) reads "
+                "texts such as $1,234.50."
+            ),
+            parameters=_QUERY,
+        )
+
+    async def _search(self, words: str) -> str:
+        matches = await in_thread(self.search, words, limit=_MAX_MATCHES)
+        if not matches:
+            return (
+                "No stored result or message of this conversation contains these words; try others."
+            )
+        found = [match.line for match in matches]
+        # Counted with the fence, since the model gets both.
+        lines = fill(
+            self._config.max_read_tokens,
+            found,
+            self._config.counter.count,
+            whole=lambda lines: self._config.counter.count(in_fence("\n".join(lines))),
+        )
+        if not lines:
+            lines = [self._beginning(found[0])]
+        return in_fence("\n".join(lines))
+
+    def _beginning(self, line: str) -> str:
+        """Return as much of a line as fits an answer."""
+
+        def fits(chars: int) -> bool:
+            text = in_fence(one_line(line, max_chars=chars))
+            return self._config.counter.count(text) <= self._config.max_read_tokens
+
+        return one_line(line, max_chars=largest_room(len(line), fits) or 1)

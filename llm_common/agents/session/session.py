@@ -8,6 +8,7 @@ from llm_common._threads import computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import SavedResults, store_of
 from llm_common.agents.session.trace import SessionTrace
+from llm_common.history.policy import HISTORY_TOOL
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from llm_common.agents.session.offloading import Offloaded, Offloading, OffloadTurn
     from llm_common.agents.session.results import ShownResults
     from llm_common.agents.session.tables import StoredTable
-    from llm_common.agents.session.tools import SessionTools, ToolChooser
+    from llm_common.agents.session.tools import ToolChooser
     from llm_common.context import ContextBundle, ContextFile, MemorySnippet, TurnEntry
     from llm_common.history import FoundMessage, Message
     from llm_common.pointers.reading import ContextReading
@@ -114,12 +115,6 @@ class Session:
         if max_tokens is None:
             return None
         return ToolChooser(self.session_id, self.config, max_tokens=max_tokens, trace=self._trace)
-
-    @property
-    def _tools(self) -> "SessionTools":
-        from llm_common.agents.session.tools import SessionTools
-
-        return SessionTools(self._shown, self.config, self._trace)
 
     async def offload(
         self,
@@ -327,17 +322,29 @@ class Session:
             StoreError: If the results cannot be listed.
             ValueError: If `max_tokens` is not above zero.
         """
-        from llm_common.agents.session.packing import pack_results
-
-        return await pack_results(
-            self.results,
-            query,
-            max_tokens=max_tokens,
-            counter=self.config.counter,
-            turns=turns,
-            files=files,
-            memories=memories,
+        from llm_common.context import (
+            ContextSelectionRequest,
+            ContextSelector,
+            DataPoolSnapshot,
+            classify_intent,
         )
+
+        if max_tokens <= 0:
+            raise ValueError(f"max_tokens is {max_tokens}; pass 1 or more tokens")
+        pointers = await in_thread(self.results.list_all)
+        request = ContextSelectionRequest(
+            intent=classify_intent(query), token_budget=max_tokens, counter=self.config.counter
+        )
+        pool = DataPoolSnapshot(
+            session_log=tuple(turns),
+            context_files=tuple(files),
+            memory_hits=tuple(memories),
+            # Folded messages are left out: the caller passes `turns`.
+            tool_outputs=tuple(
+                pointer for pointer in pointers if pointer.tool_name != HISTORY_TOOL
+            ),
+        )
+        return await ContextSelector(store=self.results).select(request, pool)
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -353,7 +360,7 @@ class Session:
         Raises:
             ConfigError: If a name is not allowed.
         """
-        own = self._tools
+        own = self._shown
         tools: list[Tool] = [own.reader(), own.searcher(), own.querier()]
         if self._chooser is not None:
             tools.append(self._chooser.finder())
@@ -361,7 +368,7 @@ class Session:
 
     def querier(self) -> "Tool":
         """Return the tool that runs one SELECT over the stored records."""
-        return self._tools.querier()
+        return self._shown.querier()
 
     def reader(self, name: str | None = None) -> "ReadBackTool":
         """Return the tool that reads a result by its id.
@@ -372,7 +379,7 @@ class Session:
         Raises:
             ConfigError: If the name is not allowed.
         """
-        return self._tools.reader(name)
+        return self._shown.reader(name)
 
     def overview(self) -> str:
         """Return what is in the prompt and behind pointers, for a prompt's tail, in 150 tokens.

@@ -1,26 +1,20 @@
-"""The tools of a session: those that it offers, and those that it chooses from an application's.
-
-`ToolChooser` hides tools that do not fit, and has a tool that finds them. `SessionTools` read, find
-and query the session's results.
-"""
+"""`ToolChooser`: hides an application's tools that do not fit, and has a tool that finds them."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.agents.session.config import SessionConfig
-from llm_common.agents.session.trace import SessionTrace
+from llm_common.agents.session.trace import RecordedTool, SessionTrace
 from llm_common.history.message_shapes import (
     HistoryMessage,
     Message,
     last_question,
     newest_first,
 )
-from llm_common.parts.fill import fill, largest_room
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import ReadBackTool, flat_arguments
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
     MAX_FOUND,
@@ -30,10 +24,6 @@ from llm_common.tools.tool_shortlist import (
     definition_of,
 )
 
-if TYPE_CHECKING:  # choosing tools needs neither results nor history
-    from llm_common.agents.session.results import ShownResults
-
-_MAX_MATCHES: Final = 10
 _MAX_FOUND_TOOLS: Final = 5
 _FOUND: Final = "- "  # before the name of a tool in an answer of the finder
 
@@ -43,21 +33,6 @@ _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
 
 # As JSON Schema.
-_WORDS: Final = {
-    "type": "object",
-    "properties": {"words": {"type": "string"}},
-    "required": ["words"],
-    "additionalProperties": False,
-}
-_QUERY: Final = {
-    "type": "object",
-    "properties": {
-        "sql": {"type": "string"},
-        "cursor": {"type": "string", "description": "Of the answer before. Repeat its sql."},
-    },
-    "required": ["sql"],
-    "additionalProperties": False,
-}
 _TOOL_WORDS: Final = {
     "type": "object",
     "properties": {"query": {"type": "string", "description": "What the tool should do."}},
@@ -147,7 +122,7 @@ class ToolChooser:
 
     def finder(self) -> Tool:
         """Return the tool that finds hidden tools."""
-        return _TextTool(
+        return RecordedTool(
             self._trace,
             self._find_tools,
             name=self._config.finder_name,
@@ -200,114 +175,3 @@ def _ends_of_texts(newest_first: Sequence[HistoryMessage]) -> list[str]:
         if message.role in ("user", "assistant") and message.text:
             texts.append(message.text[-_MAX_TEXT_CHARS:])
     return texts
-
-
-class SessionTools:
-    """Creates the tools that read, find and query the results of one session.
-
-    Args:
-        results: The results as a model sees them.
-        config: The limits and names.
-        trace: Records the calls.
-    """
-
-    def __init__(
-        self,
-        results: "ShownResults",
-        config: SessionConfig,
-        trace: SessionTrace,
-    ) -> None:
-        self._results = results
-        self._config = config
-        self._trace = trace
-
-    def reader(self, name: str | None = None) -> ReadBackTool:
-        """Return the tool that reads a result by its id. See `Session.reader`."""
-        return ReadBackTool(
-            self._results.saved.load_payload,
-            name=name or self._config.offload.reader_name,
-            max_tokens=self._config.max_read_tokens,
-            counter=self._config.counter,
-            running=self._trace.recorded,
-        )
-
-    def searcher(self) -> Tool:
-        """Return the tool that finds words in results and folded messages."""
-        return _TextTool(
-            self._trace,
-            self._search,
-            name=self._config.search_name,
-            description=(
-                "Finds words in all earlier messages and tool outputs of this conversation that "
-                f"are not shown any more. Read more of a match with "
-                f"{self._config.offload.reader_name}."
-            ),
-            parameters=_WORDS,
-        )
-
-    def querier(self) -> Tool:
-        """Return the tool that runs one SELECT over the stored records."""
-        return _TextTool(
-            self._trace,
-            self._results.query,
-            name=self._config.query_name,
-            description=(
-                "Runs one SELECT (SQLite) over stored records, joins included, and returns the "
-                "rows. Previews name their tables; SELECT * FROM tables lists all. number(x) reads "
-                "texts such as $1,234.50."
-            ),
-            parameters=_QUERY,
-        )
-
-    async def _search(self, words: str) -> str:
-        matches = await in_thread(self._results.search, words, limit=_MAX_MATCHES)
-        if not matches:
-            return (
-                "No stored result or message of this conversation contains these words; try others."
-            )
-        found = [match.line for match in matches]
-        # Counted with the fence, since the model gets both.
-        lines = fill(
-            self._config.max_read_tokens,
-            found,
-            self._config.counter.count,
-            whole=lambda lines: self._config.counter.count(in_fence("\n".join(lines))),
-        )
-        if not lines:
-            lines = [self._beginning(found[0])]
-        return in_fence("\n".join(lines))
-
-    def _beginning(self, line: str) -> str:
-        """Return as much of a line as fits an answer."""
-
-        def fits(chars: int) -> bool:
-            text = in_fence(one_line(line, max_chars=chars))
-            return self._config.counter.count(text) <= self._config.max_read_tokens
-
-        return one_line(line, max_chars=largest_room(len(line), fits) or 1)
-
-
-class _TextTool(Tool):
-    """A tool of a session that answers with a text, and whose calls are recorded.
-
-    Args:
-        trace: Records the calls.
-        answer: Returns the text.
-        options: The arguments of `Tool`.
-    """
-
-    __slots__ = ("_trace",)
-
-    def __init__(
-        self, trace: SessionTrace, answer: Callable[..., Awaitable[str]], **options: Any
-    ) -> None:
-        super().__init__(answer, read_only=True, **options)
-        self._trace = trace
-
-    async def run(self, args: Mapping[str, Any]) -> Any:
-        """Return the answer. See `Tool.run`."""
-        flat, _ = flat_arguments(args, self.definition.parameters)
-        with self._trace.recorded():
-            text = await super().run(flat)
-            record("read_back", tool=self.name, chars=len(text))
-        return text

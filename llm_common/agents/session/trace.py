@@ -1,18 +1,23 @@
-"""`SessionTrace`: records what a session does for a model, in a run for each turn."""
+"""`SessionTrace`: records what a session does for a model, in a run for each turn.
+
+`RecordedTool` is a tool of the session whose calls it records.
+"""
 
 import atexit
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from cachetools import LRUCache
 
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
-from llm_common._telemetry import TracedRun, is_recording, is_traced
+from llm_common._telemetry import TracedRun, is_recording, is_traced, record
 from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
+from llm_common.tools.read_back import flat_arguments
+from llm_common.tools.tool import Tool
 
 # Each run keeps its file open. A server may have a thousand sessions, and as many files at most.
 _MAX_OPEN_RUNS: Final = 64
@@ -90,3 +95,29 @@ class SessionTrace:
                 run.end()
             runs[self._session_id] = trace.begin_run(self._session_id, query=question or None)
             return runs[self._session_id]
+
+
+class RecordedTool(Tool):
+    """A tool of a session that answers with a text, and whose calls are recorded.
+
+    Args:
+        trace: Records the calls.
+        answer: Returns the text.
+        options: The arguments of `Tool`.
+    """
+
+    __slots__ = ("_trace",)
+
+    def __init__(
+        self, trace: SessionTrace, answer: Callable[..., Awaitable[str]], **options: Any
+    ) -> None:
+        super().__init__(answer, read_only=True, **options)
+        self._trace = trace
+
+    async def run(self, args: Mapping[str, Any]) -> Any:
+        """Return the answer. See `Tool.run`."""
+        flat, _ = flat_arguments(args, self.definition.parameters)
+        with self._trace.recorded():
+            text = await super().run(flat)
+            record("read_back", tool=self.name, chars=len(text))
+        return text
