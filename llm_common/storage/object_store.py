@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -337,7 +337,7 @@ class ObjectBlobStore:
             LockTimeoutError: If the name is held.
             StoreError: If a request fails, or the server ignores conditions.
         """
-        lease = ObjectLease(_LeaseObject(self, check_name(name)), name)
+        lease = ObjectLease(self, name)
         try:
             yield lease.is_held
         finally:
@@ -378,33 +378,6 @@ class ObjectBlobStore:
 
     def _request(self, action: str, send: Callable[[], T]) -> T:
         return _request(action, send, self._where)
-
-
-class _LeaseObject:
-    """The object of a lease. See `LeaseObject`."""
-
-    def __init__(self, blobs: ObjectBlobStore, name: str) -> None:
-        self._blobs = blobs
-        self._key = f"{OWN_FOLDER}/lease-{name}"
-
-    def put(self, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
-        return self._blobs.put_if(self._key, data, replaces=replaces)
-
-    def read(self) -> tuple[bytes, BlobVersion, float]:
-        data, version = self._blobs.get_version(self._key)
-        return data or b"", version, self._blobs.modified_s(self._key)
-
-    def now_s(self) -> float:
-        # The time of a put that was made just now.
-        key = f"{OWN_FOLDER}/clock-{secrets.token_hex(8)}"
-        self._blobs.put(key, b"")
-        try:
-            return self._blobs.modified_s(key)
-        finally:
-            self._blobs.delete(key)
-
-    def delete(self) -> None:
-        self._blobs.delete(self._key)
 
 
 def _request(action: str, send: Callable[[], T], where: str = "") -> T:
@@ -506,58 +479,31 @@ def _address(store: "ObjectStore") -> str:
 LEASE_S: Final = 60.0
 RENEW_S: Final = 15.0
 
-VersionT = TypeVar("VersionT")
 StartTimer = Callable[[float, Callable[[], None]], threading.Timer]
 
 _log = logging.getLogger(__name__)
 
 
-class LeaseObject(Protocol[VersionT]):
-    """The object of a lease, with puts that fail if somebody else was faster."""
-
-    def put(self, data: bytes, *, replaces: VersionT | None) -> VersionT | None:
-        """Store the bytes if the object has the version `replaces`, or None if it is missing.
-
-        Returns:
-            The new version, or None if another one was found.
-        """
-
-    def read(self) -> tuple[bytes, VersionT, float]:
-        """Return the bytes, their version, and the time of the put by the store's clock.
-
-        Raises:
-            PointerNotFoundError: If the object does not exist.
-        """
-
-    def now_s(self) -> float:
-        """Return the time by the store's clock, in seconds since the epoch."""
-
-    def delete(self) -> None:
-        """Remove the object."""
-
-
-class ObjectLease(Generic[VersionT]):
-    """Holds an object from its creation to `release`.
+class ObjectLease:
+    """Holds an object in the store's own folder from its creation to `release`.
 
     Args:
-        target: The object.
-        name: The lease, for errors.
+        blobs: The store of the object.
+        name: The lease, which names the object.
         start_timer: Calls a function after some seconds in another thread.
 
     Raises:
+        InvalidIdError: If `name` is not allowed.
         LockTimeoutError: If somebody else holds it.
         StoreError: If the store cannot be read or written.
     """
 
     def __init__(
-        self,
-        target: LeaseObject[VersionT],
-        name: str,
-        *,
-        start_timer: StartTimer | None = None,
+        self, blobs: ObjectBlobStore, name: str, *, start_timer: StartTimer | None = None
     ) -> None:
-        self._target = target
+        self._blobs = blobs
         self._name = name
+        self._key = f"{OWN_FOLDER}/lease-{check_name(name)}"
         self._start_timer = start_timer or _start_timer
         self._process = os.getpid()
         self._token = secrets.token_hex(16).encode()
@@ -566,12 +512,12 @@ class ObjectLease(Generic[VersionT]):
         self._version = self._taken()
         self._timer: threading.Timer | None = self._start_timer(RENEW_S, self._renew)
 
-    def _taken(self) -> VersionT:
+    def _taken(self) -> BlobVersion:
         version = self._put(None)
         if version is None:
             with suppress(PointerNotFoundError):
-                _, old, put_at_s = self._target.read()
-                if self._target.now_s() - put_at_s < LEASE_S:
+                _, old = self._blobs.get_version(self._key)
+                if self._age_s() < LEASE_S:
                     raise self._refused()
                 version = self._put(old)
         if version is None:
@@ -583,19 +529,29 @@ class ObjectLease(Generic[VersionT]):
             f"{self._name} is held. Wait until its holder has ended, or {LEASE_S:g} s if it died"
         )
 
-    def _put(self, replaces: VersionT | None) -> VersionT | None:
+    def _age_s(self) -> float:
+        """Return the seconds since the last put, by the store's clock."""
+        # A put that is made just now tells the store's time.
+        clock = f"{OWN_FOLDER}/clock-{secrets.token_hex(8)}"
+        self._blobs.put(clock, b"")
+        try:
+            return self._blobs.modified_s(clock) - self._blobs.modified_s(self._key)
+        finally:
+            self._blobs.delete(clock)
+
+    def _put(self, replaces: BlobVersion | None) -> BlobVersion | None:
         """Put this lease's bytes, and return their version, or None if somebody else was faster."""
         # Counted, since S3 gives the same version to the same bytes.
         self._puts += 1
         data = self._token + b" %d" % self._puts
         begun_s = time.monotonic()
-        version = self._target.put(data, replaces=replaces)
+        version = self._blobs.put_if(self._key, data, replaces=replaces)
         if version is None:
             # After a lost response, the retry finds the bytes of the first try.
             with suppress(PointerNotFoundError):
-                found, found_version, _ = self._target.read()
-                if found == data:
-                    version = found_version
+                stored, stored_version = self._blobs.get_version(self._key)
+                if stored == data:
+                    version = stored_version
         if version is not None:
             self._renewed_s = begun_s
         return version
@@ -606,12 +562,12 @@ class ObjectLease(Generic[VersionT]):
         While the store does not answer, the lease lasts for 60 seconds after its last renewal.
         """
         try:
-            data, _, _ = self._target.read()
+            data, _ = self._blobs.get_version(self._key)
         except PointerNotFoundError:
             return False
         except StoreError:
             return time.monotonic() - self._renewed_s < LEASE_S
-        return data.startswith(self._token)
+        return data is not None and data.startswith(self._token)
 
     def _renew(self) -> None:
         with self._lock:
@@ -644,9 +600,9 @@ class ObjectLease(Generic[VersionT]):
             return
         timer.cancel()
         with suppress(PointerNotFoundError):
-            _, version, _ = self._target.read()
+            _, version = self._blobs.get_version(self._key)
             if version == self._version:
-                self._target.delete()
+                self._blobs.delete(self._key)
 
 
 def _start_timer(wait_s: float, work: Callable[[], None]) -> threading.Timer:
