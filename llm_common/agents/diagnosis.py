@@ -5,23 +5,20 @@ import platform
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from llm_common import __version__, _env
 from llm_common._threads import in_thread
 from llm_common.agents.settings import Settings
-from llm_common.errors import ConfigError, StoreError
+from llm_common.errors import ConfigError, LLMError, StoreError
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.selection.relevance import check_relevance_settings
 from llm_common.selection.results import ToolSelectionConfig
-
-if TYPE_CHECKING:
-    from llm_common.core.http.probing import EndpointReport
 
 # What needs httpx is imported when it is used, since importing httpx takes a tenth of a second.
 # ruff: noqa: PLC0415
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
 # Similarity of two variable names. The common prefix LLM_COMMON_ makes even unrelated names
 # similar, and 0.9 allows one or two wrong letters after it.
 _MIN_SIMILARITY: Final = 0.9
+_QUESTION: Final = [{"role": "user", "content": "Is water wet? Answer with one word, yes or no."}]
+_MAX_ANSWER_TOKENS: Final = 200  # for models that think before they answer
 # A requirement of an extra, such as `typer>=0.12; extra == 'cli'`.
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
 
@@ -76,6 +75,29 @@ class StoreHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointReport:
+    """The endpoint that the environment names, without its key and without any of its text.
+
+    Attributes:
+        provider: Name of the provider.
+        host: Host of the endpoint, or None if its address has none.
+        model: Name of the model.
+        asked: Whether a question was sent.
+        answers: Whether the question was answered.
+        latency_ms: Milliseconds of that answer, or None without one.
+        problem: Why there was no answer, or "".
+    """
+
+    provider: str
+    host: str | None
+    model: str
+    asked: bool
+    answers: bool = False
+    latency_ms: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ExtraPackage:
     """A package of an extra, with its version if it is installed."""
 
@@ -102,7 +124,7 @@ class Diagnosis:
     python: str
     variables: tuple[VariableInForce, ...]
     store: StoreHealth
-    endpoint: "EndpointReport | None"
+    endpoint: EndpointReport | None
     extras: tuple[ExtraPackage, ...]
     problems: tuple[str, ...]
 
@@ -118,7 +140,7 @@ async def doctor(
     Changes nothing, and reports no value of a secret. Never raises for a wrong setting.
 
     Args:
-        offline: Whether to leave out the four short questions to the endpoint.
+        offline: Whether to leave out the short question to the endpoint.
         quick: Whether to leave out reading every stored result.
         progress: Called with the name of each step before it begins. Defaults to nothing.
 
@@ -134,7 +156,7 @@ async def doctor(
 
 
 def _diagnose(
-    store: StoreHealth, endpoint: "EndpointReport | None", problems: list[str]
+    store: StoreHealth, endpoint: EndpointReport | None, problems: list[str]
 ) -> Diagnosis:
     # All are called, so that one wrong setting does not hide another.
     checks: tuple[Callable[[], object], ...] = (
@@ -151,9 +173,6 @@ def _diagnose(
     for name in _env.undeclared():
         for similar in get_close_matches(name, names, n=1, cutoff=_MIN_SIMILARITY):
             problems.append(f"{name} is set, and nothing reads it. Did you mean {similar}?")
-    if endpoint is not None:
-        # A key may have been pasted into LLM_COMMON_MODEL.
-        endpoint = endpoint.model_copy(update={"model": DEFAULT_REDACTOR.text(endpoint.model)})
     return Diagnosis(
         version=__version__,
         python=platform.python_version(),
@@ -223,26 +242,32 @@ async def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
     )
 
 
-async def _check_endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
-    from llm_common.core.http.probing import EndpointReport, probe_endpoint
+async def _check_endpoint(problems: list[str], *, offline: bool) -> EndpointReport | None:
+    from llm_common.core.http.openai_compatible import OpenAICompatibleClient
     from llm_common.core.http.providers import config_from_env, host_of
 
     try:
         config = config_from_env()
         if config is None:
             return None
-        if offline:  # the settings are still validated
-            host = host_of(config.base_url)
-            return EndpointReport(
-                provider=config.provider, host=host, model=config.default_model, asked=False
-            )
-        report = await probe_endpoint(config)
+        report = EndpointReport(
+            provider=config.provider,
+            host=host_of(config.base_url),
+            # A key may have been pasted into LLM_COMMON_MODEL.
+            model=DEFAULT_REDACTOR.text(config.default_model),
+            asked=not offline,
+        )
+        if offline:  # the settings were still validated
+            return report
+        async with OpenAICompatibleClient(config) as client:
+            answer = await client.chat_completion(_QUESTION, max_tokens=_MAX_ANSWER_TOKENS)
     except ConfigError as exc:
         problems.append(exc.message)
         return None
-    if not report.answers:
-        problems.append(f"The endpoint {report.host} did not answer: {report.problem}")
-    return report
+    except LLMError as exc:
+        problems.append(f"The endpoint {report.host} did not answer: {exc.message}")
+        return replace(report, problem=exc.message)
+    return replace(report, answers=True, latency_ms=answer.latency_ms)
 
 
 def _extras() -> tuple[ExtraPackage, ...]:

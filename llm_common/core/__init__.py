@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from llm_common.core.extraction import extract_json
     from llm_common.core.http.model_call import UsageTotals
     from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-    from llm_common.core.http.probing import EndpointReport as EndpointReport
     from llm_common.core.http.providers import config_for_provider, config_from_env
     from llm_common.core.models import (
         LLMClient,
@@ -58,7 +57,6 @@ __all__ = [
 _MODULES = {
     "Attempt": "llm_common.core.structured",
     "DefaultCounter": "llm_common.core.tokens",
-    "EndpointReport": "llm_common.core.http.probing",
     "ExactCounter": "llm_common.core.tokens",
     "LLMClient": "llm_common.core.models",
     "LLMConfig": "llm_common.core.models",

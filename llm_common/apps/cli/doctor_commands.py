@@ -17,7 +17,6 @@ from llm_common.apps.cli.terminal import (
 
 if TYPE_CHECKING:
     from llm_common.agents import Diagnosis
-    from llm_common.core import EndpointReport
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
@@ -38,8 +37,8 @@ def doctor(
 ) -> None:
     """Show problems, the store, the endpoint, the extras, and the settings with their sources.
 
-    The command changes nothing, and never shows the value of a secret. It sends the endpoint five
-    short questions. It ends with 1 if it finds a problem.
+    The command changes nothing, and never shows the value of a secret. It sends the endpoint one
+    short question. It ends with 1 if it finds a problem.
     """
     from llm_common.agents import doctor as diagnose
 
@@ -74,7 +73,15 @@ def _show(diagnosis: "Diagnosis", *, every: bool) -> None:
     print_rows({"Path": str, "State": str, "Contains": str}, [(store.path, state, counts)])
 
     console.print("\nEndpoint", style="bold")
-    _show_endpoint(diagnosis.endpoint)
+    endpoint = diagnosis.endpoint
+    if endpoint is None:
+        console.print("none is configured: selectors rank on this machine")
+    else:
+        state = "not called"
+        if endpoint.asked:
+            state = "answers" if endpoint.answers else "does not answer"
+        row = (endpoint.host, endpoint.model, state)
+        print_rows({"Host": str, "Model": str, "State": str}, [row])
 
     console.print("\nExtras", style="bold")
     extras = [
@@ -93,17 +100,3 @@ def _show(diagnosis: "Diagnosis", *, every: bool) -> None:
     others = len(diagnosis.variables) - len(rows)
     if others:
         console.print(f"{others} more have their defaults or are not set. --all shows them.")
-
-
-def _show_endpoint(endpoint: "EndpointReport | None") -> None:
-    if endpoint is None:
-        stdout_console().print("none is configured: selectors rank on this machine")
-        return
-    state = "not called"
-    if endpoint.asked:
-        state = "answers" if endpoint.answers else "does not answer"
-    print_rows({"Host": str, "Model": str, "State": str}, [(endpoint.host, endpoint.model, state)])
-    rows = []
-    for entry in endpoint.formats:
-        rows.append((entry.name, "works" if entry.works else "does not work", entry.note))
-    print_rows({"Format": str, "State": str, "Note": str}, rows)

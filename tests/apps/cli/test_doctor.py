@@ -1,6 +1,7 @@
 """`llm-common doctor`: settings, store, endpoint and extras."""
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,7 @@ import pytest
 from llm_common._env import VARIABLES
 from llm_common.agents import FileContextPointerStore
 from tests.apps.cli.running import run, run_json
-from tests.core.http.test_probing import able
-from tests.core.loopback import Loopback, loopback
+from tests.core.loopback import Loopback, Script, answer, loopback, ok
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
 
@@ -26,13 +26,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def served() -> Iterator[Loopback]:
-    """Serve a capable endpoint in a thread, because the command runs its own event loop."""
+def served(*scripts: Script) -> Iterator[Loopback]:
+    """Serve an endpoint in a thread, because the command runs its own event loop."""
     ready, done = threading.Event(), threading.Event()
     servers: list[Loopback] = []
 
     async def serve() -> None:
-        async with loopback(able) as server:
+        async with loopback(*scripts) as server:
             servers.append(server)
             ready.set()
             await asyncio.to_thread(done.wait)
@@ -98,18 +98,31 @@ def test_a_key_is_never_shown_even_in_another_variable(
     assert f"{variable}\t" in result.stdout
 
 
-def test_doctor_probes_the_formats_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    with served() as server:
+def test_doctor_asks_an_endpoint_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(answer(200, ok("yes"))) as server:
         monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")
         document = run_json("doctor")
         requests = len(server.requests)
         assert run_json("doctor", "--offline")["endpoint"]["asked"] is False
-        assert len(server.requests) == requests == 4
+        assert len(server.requests) == requests == 1
     assert document["endpoint"]["answers"] is True
-    assert {entry["name"] for entry in document["endpoint"]["formats"] if entry["works"]} == {
-        *("json_schema", "tools", "stream")
-    }
+    assert document["endpoint"]["latency_ms"] >= 0
+
+
+@pytest.mark.parametrize("status", [401, 418])
+def test_a_failing_endpoint_is_a_problem_without_its_key(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    refusal = answer(status, json.dumps({"error": {"message": f"no {KEY}"}}).encode())
+    with served(refusal) as server:
+        monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
+        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
+        monkeypatch.setenv("LLM_COMMON_API_KEY", KEY)
+        document = run_json("doctor", code=1)
+    assert document["endpoint"]["answers"] is False
+    assert document["endpoint"]["problem"] in document["problems"][0]
+    assert KEY not in json.dumps(document)
 
 
 def test_an_unreachable_endpoint_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
