@@ -28,16 +28,14 @@ if TYPE_CHECKING:
     )
     from llm_common.trace.run import (
         RecordedRun,
+        is_run as is_run,
+        read_ends as read_ends,
+        read_trace,
     )
     from llm_common.trace.sink import (
         Run,
         Trace,
         begin_run,
-    )
-    from llm_common.trace.trace_file import (
-        is_run as is_run,
-        read_ends as read_ends,
-        read_trace,
     )
 
 # The other names are for the applications of this library, and may change.
@@ -65,9 +63,9 @@ _MODULES = {
     "Run": "llm_common.trace.sink",
     "Trace": "llm_common.trace.sink",
     "begin_run": "llm_common.trace.sink",
-    "is_run": "llm_common.trace.trace_file",
-    "read_ends": "llm_common.trace.trace_file",
-    "read_trace": "llm_common.trace.trace_file",
+    "is_run": "llm_common.trace.run",
+    "read_ends": "llm_common.trace.run",
+    "read_trace": "llm_common.trace.run",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -30,7 +30,7 @@ from llm_common.storage.blob import folder_of
 from llm_common.text.display import one_line, printable
 from llm_common.trace.lines import Line, RunBegin, RunEnd
 from llm_common.trace.recording import Recording
-from llm_common.trace.trace_file import RUN_FILE
+from llm_common.trace.run import RUN_FILE
 
 _log = logging.getLogger(__name__)
 
