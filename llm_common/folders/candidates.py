@@ -5,7 +5,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeVar
@@ -30,7 +29,6 @@ from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, IndexQuery, ProgressCallback, TreeIndex
 from llm_common.ranking.cues import names_in
 from llm_common.ranking.lexical import Hit, max_normalised, search_stems
-from llm_common.ranking.question_words import QuestionWords
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.sentences import sentences_in
 
@@ -106,11 +104,6 @@ class FolderQuestion:
             if name.kind in ("symbol", "quoted"):
                 self.symbols[name.text.removesuffix("()")] = None
         self.asks_for_change = _IS_QUESTION_OR_REPORT.search(self.text) is None
-
-    @cached_property
-    def of_tables(self) -> QuestionWords:
-        """What it asks of tables."""
-        return QuestionWords(self.text)
 
     def named(self, definitions: Iterable[Definition]) -> set[Definition]:
         """Return the definitions that it names.

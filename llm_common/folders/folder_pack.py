@@ -171,9 +171,9 @@ def pack_folder(
 
     Files are ranked on this machine, without a model and without network access. The text never
     exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
-    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are
-    packed by numbered records, with their keys once. A cell over 2,000 characters is cut, and a
-    value beside the records over 200. A file with a cut value is never `whole`.
+    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters that are
+    mostly records are shown as stored outputs are: how many records meet the question, these
+    records, and further ones with their keys once. With room for all of it, a file is `whole`.
 
     A function, method or class of at most 6,000 characters that the question names is packed whole,
     before all others. It is named by `Class.method`, or by a name that looks like code and that no
@@ -196,7 +196,7 @@ def pack_folder(
         exclude: Globs of paths to leave out, as in a `.gitignore`. A `Path` leaves out one file.
         max_files: Maximum number of files in the text. None for as many as fit.
         line_numbers: Whether each line begins with its number in the file, such as `12:import sys`.
-            Records keep their numbers.
+            Files that are packed by records have none.
         tree: Whether a file tree comes first, in at most a tenth of the budget: the packed files,
             and the folders with the number of their searched files.
         question: Whether the question is at the end of the text.

@@ -1,8 +1,9 @@
 """Pack the passages of files that answer a question within a token budget: `pack_passages`.
 
 A file is divided where its definitions begin, so a passage is a function, a small class, or a part
-of a long one. A file of records is divided into records (see `record_files`). `parts/passages.py`
-divides stored outputs, which have no definitions.
+of a long one. `parts/passages.py` divides stored outputs, which have no definitions. A file of
+records is shown like a stored output of records: by ever larger parts, each in place of the one
+before.
 
 All passages of all files have one common order, and as many as fit are packed. The order does not
 depend on the budget, so a larger budget keeps all passages and adds more. It is the order of
@@ -12,13 +13,14 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from heapq import merge
 from math import inf, sqrt
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
 
 from llm_common.context.bundle import (
     FRACTIONS,
@@ -29,13 +31,13 @@ from llm_common.context.bundle import (
     item_block,
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
-from llm_common.core.tokens import CountedOnce, TokenCounter, count_tokens
+from llm_common.core.tokens import CountedOnce, count_tokens
 from llm_common.folders.candidates import Definition, FolderQuestion
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
-from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
-from llm_common.parts.fill import fill
+from llm_common.parts.fill import Cached, Parts, PartSize, fill
 from llm_common.parts.passages import gap_mark, join_spans
+from llm_common.parts.result_parts import ResultParts
 from llm_common.ranking.lexical import folded, scan_stems
 
 # `_MAX_CHARS`, `_STEEPNESS`, `_MIN_MATCH`, `_ALWAYS_SHOWN` and `_TITLE` were chosen on the half
@@ -55,9 +57,15 @@ _TITLE = 0.5  # the weight of the match with the query's title
 _NAMED_SHARE = 4.0
 _TREE_SHARE = 0.1  # of the budget, for the file tree
 _MAX_NAMED_CHARS = 6_000  # about a fifth of the default budget; a longer definition is divided
-
+_RECORD_SUFFIXES: Final = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
+# About 1,000 tokens. A smaller file is packed like any other, and mostly whole.
+_MIN_RECORD_CHARS = 4_000
+_RECORDS_MATCH = 1.0  # that of the best passage by words, since the parts have what is asked first
 
 _FILES_ONLY = PackFormat()
+
+Span = tuple[int, int]
+"""The index of the first character, and the index after the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +73,14 @@ class Passage:
     """A part of a file.
 
     Attributes:
-        span: Its span.
-        context: The span of the heading of its records.
+        span: Its span. For a part of records, the characters that it adds to the part before it.
         is_named: Whether it belongs to a definition that the query names.
+        size: The size of a part of records.
     """
 
     span: Span
-    context: tuple[Span, ...] = ()
     is_named: bool = False
+    size: PartSize | None = None
 
     def __len__(self) -> int:
         return self.span[1] - self.span[0]
@@ -86,75 +94,40 @@ class _Shown(NamedTuple):
     form: Form
 
 
-@dataclass(slots=True)
-class _Content:
-    """A file that is packed as text.
+class _Records:
+    """A file that is packed as parts of its records, which have what the question names first.
 
-    Attributes:
-        text: The content of the file.
-        numbered: The text with line numbers, or None to show it without.
+    Args:
+        file: The file.
+        result: Its records.
+        count: Counts the tokens of a text.
     """
 
-    text: str
-    numbered: NumberedLines | None = None
+    def __init__(self, file: ContextFile, result: ResultParts, count: Callable[[str], int]) -> None:
+        self._text = file.content
+        self._note = f"parts of {len(self._text):,} characters"
+        self._whole_tokens = count(_block(file, self._text).text)
+        self._parts: Parts = result.parts(
+            lambda part: count(_block(file, part, self._note).text),
+            overhead=0,
+            whole_tokens=lambda: self._whole_tokens,
+        )
 
-    @property
-    def total(self) -> int:
-        """Number of characters."""
-        return len(self.text)
-
-    def shown(self, packed: Sequence[Passage]) -> _Shown:
-        """Return the packed passages, with a mark for each gap."""
-        spans = _union(packed)
-        chars = sum(end - start for start, end in spans)
-        if chars == len(self.text):
-            return _Shown(self.part(0, chars), "", "whole")
-        body = join_spans(self.text, spans, part=self.part)
-        return _Shown(body, _note(chars, len(self.text)), "passages")
-
-    def part(self, start: int, end: int) -> str:
-        """Return a part of the text as it is shown."""
-        return self.numbered.part(start, end) if self.numbered else self.text[start:end]
-
-    def max_gaps(self, passages: Iterable[Passage]) -> int:
-        """Return how many gaps these passages may leave."""
-        return len(_union(passages)) + 1
-
-
-@dataclass(slots=True)
-class _Records:
-    """A file that is packed as numbered records."""
-
-    records: RecordText
-
-    @property
-    def text(self) -> str:
-        """The text that the passages divide."""
-        return self.records.text
-
-    @property
-    def total(self) -> int:
-        """Number of records."""
-        return self.records.total
+    def passages(self) -> Iterator[Passage]:
+        """Yield the parts, each larger than the one before it, and then the whole file."""
+        chars = 0
+        for size in self._parts:
+            yield Passage((chars, size.chars), size=size)
+            chars = size.chars
+        total = len(self._text)
+        yield Passage((chars, total), size=PartSize(total, total, self._whole_tokens))
 
     def shown(self, packed: Sequence[Passage]) -> _Shown:
-        """Return the packed records."""
-        count = 0
-        for passage in packed:
-            if passage.context:  # values beside the records have no heading
-                count += self.text.count("\n", *passage.span)
-        body = "".join([self.part(*span) for span in _union(packed)])
-        is_whole = self.records.is_complete and len(packed) == len(self.records.groups)
-        note = f"{count:,} of {self.total:,} records"
-        return _Shown(body, note, "whole" if is_whole else "passages")
-
-    def part(self, start: int, end: int) -> str:
-        """Return a part of the text. Records have numbers already."""
-        return self.text[start:end]
-
-    def max_gaps(self, _passages: Iterable[Passage]) -> int:
-        """Return 0, because the numbers of the records show the gaps."""
-        return 0
+        """Return the largest packed part."""
+        size = packed[-1].size
+        if size is None or size.chars == len(self._text):
+            return _Shown(self._text, "", "whole")
+        return _Shown(self._parts.text(size).text, self._note, "passages")
 
 
 @dataclass(slots=True)
@@ -163,30 +136,48 @@ class _Candidate:
 
     Attributes:
         share: The share of the tokens, relative to the shares of the other files.
-        source: The text that the passages divide.
-        passages: The passages, in the order in which they are packed.
+        records: Its records, if it is packed by them.
+        numbered: Its text with line numbers, or None to show it without.
+        passages: The passages, in the order in which they are packed. Parts of records are made
+            on demand.
         packed: The passages that are packed so far.
     """
 
     file: ContextFile
     score: Score
     share: float
-    source: _Content | _Records
-    passages: list[Passage] = field(default_factory=list)
+    records: _Records | None = None
+    numbered: NumberedLines | None = None
+    passages: Iterable[Passage] = ()
     packed: list[Passage] = field(default_factory=list)
 
     def block(self) -> tuple[Block, Form, str]:
         """Return the file's block, its form and the packed text."""
-        body, note, form = self.source.shown(self.packed)
+        body, note, form = self._shown()
         return _block(self.file, body, note), form, body
+
+    def _shown(self) -> _Shown:
+        """Return the packed passages, with a mark for each gap."""
+        if self.records is not None:
+            return self.records.shown(self.packed)
+        total = len(self.file.content)
+        spans = _union(self.packed)
+        chars = sum(end - start for start, end in spans)
+        if chars == total:
+            return _Shown(self.part(0, chars), "", "whole")
+        body = join_spans(self.file.content, spans, part=self.part)
+        return _Shown(body, _note(chars, total), "passages")
+
+    def part(self, start: int, end: int) -> str:
+        """Return a part of the text as it is shown."""
+        if self.numbered is None:
+            return self.file.content[start:end]
+        return self.numbered.part(start, end)
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
         """Return the file's account."""
         value, parts, rule = self.score
         chars_shown = sum(end - start for start, end in _union(self.packed))
-        chars = len(self.file.content)
-        # Records are written with their keys once, so the share of the file is what is comparable.
-        chars_shown = round(chars * chars_shown / max(len(self.source.text), 1))
         return ItemAccount(
             kind="file",
             id=self.file.id,
@@ -197,7 +188,7 @@ class _Candidate:
             score=value,
             value=value**2 * FRACTIONS[form],
             parts=parts,
-            chars=chars,
+            chars=len(self.file.content),
             chars_shown=chars_shown,
         )
 
@@ -235,7 +226,7 @@ def pack_passages(
         share = (score.value / top) ** _STEEPNESS if top else 0.0
         if file.id in named:
             share = _NAMED_SHARE
-        candidates.append(_Candidate(file, score, share, _Content(file.content)))
+        candidates.append(_Candidate(file, score, share))
     # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
@@ -243,29 +234,27 @@ def pack_passages(
     eligible = candidates[:max_files]
     for candidate in eligible:
         reasons[candidate.file.id] = "no_room" if candidate.file.content else "empty"
-    _rank_passages(eligible, question)
+    sizes = _Sizes(request.counter)
+    _rank_passages(eligible, question, sizes)
     for candidate in eligible:
         if candidate.file.content and not candidate.passages:
             reasons[candidate.file.id] = "poor_match"
     if pack_format.line_numbers:
-        _number_lines(eligible)
-    tree_lines = _pack(eligible, request.counter, request.token_budget, pack_format)
+        for candidate in eligible:
+            candidate.numbered = NumberedLines(candidate.file.content)
+    tree_lines = _pack(eligible, sizes, request.token_budget, pack_format)
     return _bundle(candidates, request, reasons, pack_format, tree_lines)
 
 
-def _number_lines(candidates: Sequence[_Candidate]) -> None:
-    for candidate in candidates:
-        if isinstance(candidate.source, _Content):  # records have their own numbers
-            candidate.source.numbered = NumberedLines(candidate.source.text)
-
-
-def _rank_passages(candidates: Sequence[_Candidate], question: FolderQuestion) -> None:
+def _rank_passages(
+    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: "_Sizes"
+) -> None:
     """Divide the files, and sort the passages of each by match.
 
     Passages of named definitions come first. Those that match far less than the best passage of
     all files are dropped, unless the file is named or one of the three best.
     """
-    definitions = _divide(candidates, question)
+    definitions = _divide(candidates, question, sizes)
     named: defaultdict[str, list[Span]] = defaultdict(list)
     for definition in question.named(definitions):
         start, end = definitions[definition]
@@ -282,45 +271,53 @@ def _rank_passages(candidates: Sequence[_Candidate], question: FolderQuestion) -
             min_match = min_value / sqrt(candidate.share)
         if rank < _ALWAYS_SHOWN:
             min_match = min(min_match, max(matches, default=0.0))
-        _sort_passages(candidate, matches, named[candidate.file.path], min_match)
+        if candidate.records is None:
+            _sort_passages(candidate, matches, named[candidate.file.path], min_match)
+        elif min_match > _RECORDS_MATCH:
+            candidate.passages = ()
 
 
-def _divide(candidates: Sequence[_Candidate], question: FolderQuestion) -> dict[Definition, Span]:
+def _divide(
+    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: "_Sizes"
+) -> dict[Definition, Span]:
     """Divide the files into passages, and return the spans of their definitions."""
     definitions: dict[Definition, Span] = {}
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
-        records = record_text(path, text, question)
-        if records is not None:
-            candidate.source = _Records(records)
-            for group in records.groups:
-                context = (group.heading,) if group.heading else ()
-                candidate.passages.append(Passage(group.span, context))
-            continue
+        if _may_have_records(path, text):
+            result = ResultParts(text, text, question.text)
+            if result.has_records:
+                candidate.records = _Records(candidate.file, result, sizes.count)
+                candidate.passages = Cached(candidate.records.passages())
+                continue
         outline = _Outline.of(text, symbols_of(path, text))
         candidate.passages = list(_passages(outline))
         definitions |= _definitions(path, outline)
     return definitions
 
 
+def _may_have_records(path: str, text: str) -> bool:
+    suffix = PurePosixPath(path).suffix.lower()
+    return suffix in _RECORD_SUFFIXES and len(text) >= _MIN_RECORD_CHARS
+
+
 def _matches(candidates: Sequence[_Candidate], question: FolderQuestion) -> list[list[float]]:
     """Return the match of each passage with the query and its title, by file."""
     texts: list[str] = []
     for candidate in candidates:
-        if isinstance(candidate.source, _Content):
+        if candidate.records is None:
             for passage in candidate.passages:
-                texts.append(folded(candidate.source.text[slice(*passage.span)]))
+                texts.append(folded(candidate.file.content[slice(*passage.span)]))
     by_query = scan_stems(question.stems, [texts], weights=(1.0,))
     by_title = scan_stems(question.title_stems, [texts], weights=(1.0,))
     rest = zip(by_query, by_title, strict=True)
     matches: list[list[float]] = []
     for candidate in candidates:
-        if isinstance(candidate.source, _Content):
-            of_file = islice(rest, len(candidate.passages))
-            matches.append([whole + _TITLE * title for whole, title in of_file])
+        if candidate.records is None:
+            of_file = zip(candidate.passages, rest, strict=False)
+            matches.append([whole + _TITLE * title for _, (whole, title) in of_file])
         else:
-            # Their order is by match already, and each counts as the best match by words.
-            matches.append([1.0] * len(candidate.passages))
+            matches.append([_RECORDS_MATCH])
     return matches
 
 
@@ -330,12 +327,12 @@ def _sort_passages(
     """Sort the passages of a file, those of named definitions first, and drop poor matches."""
     of_named: list[Passage] = []
     others: list[Passage] = []
-    for index in sorted(range(len(matches)), key=lambda index: -matches[index]):
-        passage = candidate.passages[index]
+    by_match = sorted(zip(matches, candidate.passages, strict=True), key=lambda pair: -pair[0])
+    for match, passage in by_match:
         start, end = passage.span
         if any(start < named_end and named_start < end for named_start, named_end in named):
             of_named.append(replace(passage, is_named=True))
-        elif matches[index] >= min_match:
+        elif match >= min_match:
             others.append(passage)
     candidate.passages = [*of_named, *others]
 
@@ -448,10 +445,9 @@ def _cut(text: str, start: int, end: int) -> int:
 
 
 def _pack(
-    candidates: Sequence[_Candidate], counter: TokenCounter, budget: int, pack_format: PackFormat
+    candidates: Sequence[_Candidate], sizes: "_Sizes", budget: int, pack_format: PackFormat
 ) -> str:
     """Pack as many passages as fit in their common order, and return the tree's lines."""
-    sizes = _Sizes(counter)
     # Set aside before a file is packed, so that they do not depend on which files are.
     tree_tokens = int(budget * _TREE_SHARE) if pack_format.tree else 0
     reserved = sizes.count(pack_format.frame()) + tree_tokens
@@ -463,7 +459,7 @@ def _pack(
     def tokens_of(steps: Sequence[_Step]) -> int:
         _show(candidates, steps)
         blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
-        return count_tokens(counter, pack_format.render(blocks, tree_lines())) - reserved
+        return sizes.count(pack_format.render(blocks, tree_lines())) - reserved
 
     steps = fill(
         budget - reserved,
@@ -514,22 +510,26 @@ def _show(candidates: Sequence[_Candidate], steps: Sequence[_Step]) -> None:
         step.candidate.packed.append(step.passage)
 
 
-def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, Passage]]:
-    """Return the passages of all files by finish time, with files served by their shares."""
-    queue: list[tuple[float, int, _Candidate, Passage]] = []
+def _in_common_order(candidates: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Passage]]:
+    """Yield the passages of all files by finish time, with files served by their shares."""
+    queues: list[Iterator[tuple[float, int, _Candidate, Passage]]] = []
     for order, candidate in enumerate(candidates):
-        chars = named_chars = 0
-        for passage in candidate.passages:
-            if passage.is_named:
-                named_chars += len(passage)
-                finish = named_chars / _NAMED_SHARE
-            else:
-                chars += len(passage)
-                finish = chars / candidate.share if candidate.share else inf
-            queue.append((finish, order, candidate, passage))
-    # The sort is stable, so the passages of a file keep their order.
-    queue.sort(key=itemgetter(0, 1))
-    return [(candidate, passage) for _, _, candidate, passage in queue]
+        queues.append(_finished(order, candidate, _NAMED_SHARE, is_named=True))
+        queues.append(_finished(order, candidate, candidate.share, is_named=False))
+    # On demand, since the parts of records are made when they are taken.
+    for _, _, candidate, passage in merge(*queues, key=itemgetter(0, 1)):
+        yield candidate, passage
+
+
+def _finished(
+    order: int, candidate: _Candidate, share: float, *, is_named: bool
+) -> Iterator[tuple[float, int, _Candidate, Passage]]:
+    """Yield a file's passages of named definitions, or the others, with their finish times."""
+    chars = 0
+    for passage in candidate.passages:
+        if passage.is_named == is_named:
+            chars += len(passage)
+            yield chars / share if share else inf, order, candidate, passage
 
 
 def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
@@ -539,7 +539,7 @@ def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
     cut, so that a small budget still has an answer.
     """
     candidate, passage = step.candidate, step.passage
-    if not step.is_first or not isinstance(candidate.source, _Content):
+    if not step.is_first or candidate.records is not None:
         return None
     candidate.packed = []
     tokens = step.tokens
@@ -556,29 +556,23 @@ class _Sizes(CountedOnce):
 
     def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
         """Return the tokens of the file with its packed passages and one more."""
-        source = candidate.source
-        passages = [*candidate.packed, passage]
+        if passage.size is not None:
+            return passage.size.tokens
+        text = candidate.file.content
+        spans = _union([*candidate.packed, passage])
         # With the longest note, so that no passage takes more tokens than counted.
-        note = _note(source.total, source.total)
+        note = _note(len(text), len(text))
         tokens = self.count(_block(candidate.file, "", note).text)
-        tokens += source.max_gaps(passages) * self.count(gap_mark(len(source.text)))
-        for start, end in _spans(passages):
-            tokens += self.count(source.part(start, end))
+        tokens += (len(spans) + 1) * self.count(gap_mark(len(text)))
+        for packed in (*candidate.packed, passage):
+            tokens += self.count(candidate.part(*packed.span))
         return tokens
-
-
-def _spans(passages: Iterable[Passage]) -> set[Span]:
-    """Return the spans of the passages and of the headings of records."""
-    spans: set[Span] = set()
-    for passage in passages:
-        spans.update((passage.span, *passage.context))
-    return spans
 
 
 def _union(passages: Iterable[Passage]) -> list[Span]:
     """Return the spans of the passages in the order of the text, joined where they touch."""
     joined: list[Span] = []
-    for start, end in sorted(_spans(passages)):
+    for start, end in sorted(passage.span for passage in passages):
         if joined and start <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(end, joined[-1][1])
         else:

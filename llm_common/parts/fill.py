@@ -117,6 +117,10 @@ class Parts:
         self._show = show
         self.matches = matches
 
+    def __iter__(self) -> Iterator[PartSize]:
+        """Yield the sizes of the parts."""
+        return iter(self._sizes)
+
     def smallest_with(self, chars: int) -> PartSize | None:
         """Return the first part that shows at least `chars` characters, or None."""
         return next((size for size in self._sizes if size.chars >= chars), None)
