@@ -106,13 +106,11 @@ class Records:
         tables: The tables, the one with the most cells first, at most 20.
         fields: Path and value of the first texts and numbers beside the tables, such as a status, a
             total or a cursor of the next page.
-        is_complete: Whether the tables and fields stand for every text and number of the result.
         texts: Path and text of each text that is more than its tables, at most 20.
     """
 
     tables: tuple[Table, ...]
     fields: tuple[tuple[str, Cell], ...]
-    is_complete: bool = True
     texts: tuple[tuple[str, str], ...] = ()
 
     def names(self, name: str) -> list[str]:
@@ -134,7 +132,7 @@ class Records:
         return tables
 
 
-def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
+def find_records(value: Json) -> Records:
     """Return the records of a result.
 
     The result decides alone: the same data has the same tables in every process. It takes time
@@ -142,18 +140,14 @@ def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
 
     Args:
         value: Plain data, or a text, which is parsed.
-        max_fields: Maximum number of `fields`.
     """
-    search = _Search(max_fields)
+    search = _Search()
     tables = search.tables(value)
     # Records within records come last. The sort is stable, so other ties keep their order.
     tables.sort(key=lambda table: (_NESTED in table.path, -table.cells))
-    for table in tables[_MAX_TABLES:]:
-        search.is_complete &= _NESTED in table.path
     return Records(
         tuple(tables[:_MAX_TABLES]),
         tuple(search.fields),
-        search.is_complete,
         tuple(search.texts[:_MAX_TABLES]),
     )
 
@@ -172,12 +166,10 @@ def _json_start(text: str) -> int | None:
 class _Search:
     """One walk through a value."""
 
-    def __init__(self, max_fields: int) -> None:
-        self._max_fields = max_fields
+    def __init__(self) -> None:
         self._values_left = _MAX_VALUES
         self.fields: list[tuple[str, Cell]] = []
         self.texts: list[tuple[str, str]] = []
-        self.is_complete = True
 
     def tables(self, value: Json) -> list[Table]:
         if isinstance(value, str):
@@ -187,7 +179,6 @@ class _Search:
     def _walk(self, path: str, value: Json, depth: int) -> Iterator[Table]:
         self._values_left -= 1
         if self._values_left < 0 or depth > _MAX_DEPTH:
-            self.is_complete = False
             return
         if isinstance(value, str) and len(value) >= _MIN_EMBEDDED_CHARS:
             # A tool's answer within another answer, such as the text block of an MCP result.
@@ -223,8 +214,6 @@ class _Search:
         if not tables or tables[0].path:
             self.texts.append((path, text))
         for table in tables:
-            # A table with a place in the text, such as `line 3`, leaves text around it.
-            self.is_complete &= not table.path
             self._add_lines(path, table.other_lines)
             yield replace(table, path=f"{path} {table.path}".strip())
         if not tables:
@@ -240,19 +229,15 @@ class _Search:
 
     def _tables_of_data(self, path: str, data: Json, depth: int) -> list[Table]:
         """Return the tables of a document of data. Without any, it is a text."""
-        fields, is_complete = [*self.fields], self.is_complete
+        fields = [*self.fields]
         tables = [] if data is None else list(self._walk(path, data, depth + 1))
         if not tables:
-            self.fields, self.is_complete = fields, is_complete
+            self.fields = fields
         return tables
 
     def _add_field(self, path: str, value: Cell) -> None:
-        if not path:
-            return
-        if len(self.fields) < self._max_fields:
+        if path and len(self.fields) < _MAX_FIELDS:
             self.fields.append((path, value))
-        else:
-            self.is_complete = False
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
         records: list[Json] = [item for item in items if item is not None]

@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
 
@@ -62,7 +62,6 @@ class Table:
         rows: One tuple of cells per record, as long as `columns`. Lists are JSON texts.
         total_rows: Number of records in the result, of which `rows` holds the first.
         total_columns: Number of fields in the result, of which `columns` holds the first.
-        extra_cells: Cells of rows that have more than there are fields, by the row's index.
         is_log: Whether the rows are the entries of a log, whose lines say more than their columns.
         other_lines: Lines of a text that are no records, such as a title, a rule or a total.
     """
@@ -73,7 +72,6 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     total_rows: int
     total_columns: int
-    extra_cells: Mapping[int, tuple[Cell, ...]] = field(default_factory=dict)
     is_log: bool = False
     other_lines: tuple[str, ...] = ()
 
@@ -81,11 +79,6 @@ class Table:
     def cells(self) -> int:
         """Number of cells."""
         return len(self.columns) * len(self.rows)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the table holds every record and field of the result."""
-        return len(self.rows) == self.total_rows and len(self.columns) == self.total_columns
 
     def column(self, index: int) -> list[Cell]:
         """Return the cells of a column."""
@@ -116,9 +109,7 @@ def table_of_records(path: str, records: Sequence[dict[str, Json]]) -> Table:
 
 
 def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Json]]) -> Table:
-    """Return rows of cells as a table. Short rows end with None.
-
-    The cells of a row beyond the columns are its `extra_cells`.
+    """Return rows of cells as a table. Short rows end with None, and long ones are cut.
 
     Args:
         path: Where the rows stand.
@@ -128,7 +119,6 @@ def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Jso
     names = _distinct(columns[:MAX_COLUMNS])
     max_rows = min(MAX_ROWS, MAX_CELLS // max(len(names), 1))
     kept: list[tuple[Cell, ...]] = []
-    extra_cells: dict[int, tuple[Cell, ...]] = {}
     total = 0
     for row in rows:
         total += 1
@@ -136,10 +126,8 @@ def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Jso
             continue
         cells = list(map(cell_of, row[: len(names)]))
         cells += [None] * (len(names) - len(cells))
-        if len(row) > len(columns):
-            extra_cells[len(kept)] = tuple(map(cell_of, row[len(columns) :]))
         kept.append(tuple(cells))
-    return Table(path, names, names, tuple(kept), total, len(columns), extra_cells)
+    return Table(path, names, names, tuple(kept), total, len(columns))
 
 
 def cell_of(value: Json) -> Cell:
