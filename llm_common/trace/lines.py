@@ -247,16 +247,11 @@ class SentPrompt(_Frozen):
 
     Attributes:
         bytes: Number of its bytes.
-        same_bytes: Largest number of bytes shared with the beginning of an earlier prompt of this
-            process for the same model. None if there is no earlier prompt.
-        same_as: Run and line of that earlier prompt.
         messages: The first 200 messages.
         text: The messages as lines of JSON.
     """
 
     bytes: int
-    same_bytes: int | None = None
-    same_as: str | None = None
     messages: tuple[SentMessage, ...] = ()
     text: str | None = None
 

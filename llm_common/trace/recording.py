@@ -1,12 +1,11 @@
 """`Recording`: builds the lines of a trace from the objects that the library records."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 
@@ -60,21 +59,10 @@ _MAX_LINE_CHARS: Final = 400_000  # of all texts of a line
 # Of a tool's candidate, in the order in which candidates are listed.
 _TOOL_REASONS: Final = ("chosen", "dropped", "not chosen", "not shown")
 _MAX_CLEANED: Final = 4_096  # names in the cache
-# Agents alternate between prompts, such as one that selects and one that answers.
-_MAX_PROMPTS: Final = 8
-_MAX_PROMPT_BYTES: Final = 1_000_000
-
-
-class _EarlierPrompt(NamedTuple):
-    model: str | None
-    line_id: str
-    data: bytes
 
 
 class Recording:
     """Builds the lines of a trace. For one thread.
-
-    It keeps the last eight prompts of up to 1 MB, to compare the next prompt with them.
 
     Args:
         texts: Whether lines contain texts.
@@ -89,7 +77,6 @@ class Recording:
             lambda text, chars: one_line(redactor.text(text), max_chars=chars)
         )
         self._chars_left = 0
-        self._prompts: deque[_EarlierPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._builders: dict[str, Callable[..., Line]] = {
             "tools": self._tools,
             "outputs": self._outputs,
@@ -103,13 +90,12 @@ class Recording:
             "answer": self._answer,
         }
 
-    def line(self, kind: str, fields: Mapping[str, object], *, line_id: str) -> Line:
+    def line(self, kind: str, fields: Mapping[str, object]) -> Line:
         """Build a line without its number and time.
 
         Args:
             kind: The kind of the line.
             fields: The arguments of `record`.
-            line_id: Run and number of the line, under which later prompts refer to it.
 
         Raises:
             KeyError: If the kind is unknown.
@@ -117,8 +103,6 @@ class Recording:
         """
         # One limit for all texts of the line, which `_text` uses up.
         self._chars_left = _MAX_LINE_CHARS
-        if kind == "model_call":
-            return self._builders[kind](**fields, line_id=line_id)
         return self._builders[kind](**fields)
 
     def _text(self, text: str) -> str | None:
@@ -349,10 +333,9 @@ class Recording:
         )
 
     def _model_call(
-        self, *, prompt: Sequence[object], attempt: Attempt, answer: object, line_id: str
+        self, *, prompt: Sequence[object], attempt: Attempt, answer: object
     ) -> ModelCallLine:
-        # By the original name of the model, since two redacted names can be equal.
-        sent = self._sent_prompt(prompt, attempt.model, line_id)
+        sent = self._sent_prompt(prompt)
         attempt = replace(
             attempt,
             model=self._one_line(attempt.model or "", _MAX_NAME_CHARS),
@@ -369,7 +352,7 @@ class Recording:
             changes["reply"] = self._text(reply)
         return line.model_copy(update=changes)
 
-    def _sent_prompt(self, prompt: Sequence[object], model: str | None, line_id: str) -> SentPrompt:
+    def _sent_prompt(self, prompt: Sequence[object]) -> SentPrompt:
         encoded: list[bytes] = []
         sent: list[SentMessage] = []
         for message in prompt:
@@ -380,18 +363,8 @@ class Recording:
             encoded.append(text)
             sent.append(SentMessage(role=role, bytes=len(text)))
         data = b"\n".join(encoded)
-        most, same_as = None, None
-        for earlier in self._prompts:
-            if earlier.model == model:
-                same = same_bytes(earlier.data, data)
-                if most is None or same > most:
-                    most, same_as = same, earlier.line_id
-        if len(data) <= _MAX_PROMPT_BYTES:
-            self._prompts.append(_EarlierPrompt(model, line_id, data))
         return SentPrompt(
             bytes=len(data),
-            same_bytes=most,
-            same_as=same_as,
             messages=tuple(sent[:MAX_LISTED]),
             text=self._text(data.decode("utf-8", "replace")),
         )
@@ -455,20 +428,12 @@ def _names_of_items(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], str]:
 
 
 def _prompt_bytes(message: object) -> bytes:
-    """Return a message as a line of JSON, the form in which prompts are compared."""
+    """Return a message as a line of JSON, the form of a prompt in a trace."""
     plain = message.model_dump(exclude_none=True) if isinstance(message, LLMMessage) else message
     try:
         return orjson.dumps(plain, option=orjson.OPT_NON_STR_KEYS, default=repr)
     except orjson.JSONEncodeError:  # a lone surrogate, or a number that JSON has no form for
         return printable(repr(plain)).encode()
-
-
-def same_bytes(before: bytes, after: bytes) -> int:
-    """Return the length of the common prefix."""
-    size = min(len(before), len(after))
-    # Of two large numbers, since a loop over bytes is slow. The first bit that differs is highest.
-    difference = int.from_bytes(before[:size]) ^ int.from_bytes(after[:size])
-    return size - (difference.bit_length() + 7) // 8
 
 
 def _finite(value: float | None) -> float | None:

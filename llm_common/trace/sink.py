@@ -246,7 +246,7 @@ class Run(Recorder):
         if query is not None and self._trace.texts:
             text = printable(redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
             line = line.model_copy(update={"query": text})
-        self._submit(lambda **_: line, step=0, parent=0)
+        self._submit(lambda: line, step=0, parent=0)
 
     def active(self) -> AbstractContextManager[None]:
         """Record what happens in the block, and do not end the run with it.
@@ -273,7 +273,7 @@ class Run(Recorder):
             self._has_ended = True
             seconds = round(monotonic() - self._started, 3)
             line = RunEnd(status=status, seconds=seconds)
-            self._submit(lambda **_: line, step=0, parent=0, is_last=True)
+            self._submit(lambda: line, step=0, parent=0, is_last=True)
 
     def next_step(self) -> int:
         """Return the number of a new step. See `Recorder`."""
@@ -288,7 +288,7 @@ class Run(Recorder):
             )
 
     def _submit(
-        self, build: Callable[..., Line], *, step: int, parent: int, is_last: bool = False
+        self, build: Callable[[], Line], *, step: int, parent: int, is_last: bool = False
     ) -> None:
         """Have the writer's thread build a line and append it."""
         assert self._trace is not None
@@ -313,11 +313,11 @@ class Run(Recorder):
             write.add_done_callback(lambda _: pending.release())
 
     def _write(
-        self, trace: Trace, build: Callable[..., Line], position: Mapping[str, object]
+        self, trace: Trace, build: Callable[[], Line], position: Mapping[str, object]
     ) -> None:
         try:
             seq = next(self._seqs)  # before the line is built, so a gap shows that one is missing
-            line = build(line_id=f"{self.run_id}#{seq}").model_copy(update={**position, "seq": seq})
+            line = build().model_copy(update={**position, "seq": seq})
             is_last = isinstance(line, RunEnd)
             if is_last:
                 line = line.model_copy(update={"lost": self._lost})

@@ -16,7 +16,6 @@ from tests.trace.runs import (
     STORIES,
     long_story,
     no_data,
-    not_chosen,
     outputs,
     pack,
     recorded,
@@ -103,14 +102,3 @@ def test_equal_step_numbers_of_two_processes_make_no_circle() -> None:
         ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in positions
     )
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), lines))) == 3
-
-
-async def test_a_prompt_refers_to_the_prompt_with_the_same_beginning(tmp_path: Path) -> None:
-    async def story(store: FileContextPointerStore) -> None:
-        await not_chosen(store)
-        await not_chosen(store)
-
-    first, second = (line.prompt for line in (await recorded(story, tmp_path)).of(ModelCallLine))
-    assert first.same_bytes is None
-    assert second.same_bytes == second.bytes
-    assert (second.same_as or "").endswith("#2")

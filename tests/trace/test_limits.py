@@ -199,28 +199,3 @@ def test_an_answer_without_a_text_or_a_reason_leaves_both_out(tmp_path: Path) ->
     kind, fields = prompt("hello")
     [line] = lines_of(tmp_path, (kind, fields | {"answer": Reply(["x"], 3)})).of(ModelCallLine)
     assert (line.finish_reason, line.reply) == (None, None)
-
-
-def test_a_prompt_is_compared_with_the_last_eight_of_its_model(tmp_path: Path) -> None:
-    others = [prompt(f"{number} other") for number in range(7)]
-    run = lines_of(
-        tmp_path,
-        prompt("a" * 50),
-        prompt("a" * 50 + "b", model="other"),
-        *others,
-        prompt("a" * 40),  # nine prompts ago
-        prompt("a" * 30),
-    )
-    lines = run.of(ModelCallLine)
-    assert lines[0].prompt.same_bytes is None
-    assert lines[1].prompt.same_bytes is None
-    assert lines[-2].prompt.same_bytes == 1
-    # The closing quote differs.
-    assert lines[-1].prompt.same_bytes == 31
-    assert lines[-1].prompt.same_as == f"{run.run_id}#{lines[-2].seq}"
-
-
-@pytest.mark.parametrize(("size", "is_kept"), [(1_000_000, True), (1_000_001, False)])
-def test_prompts_over_a_megabyte_are_not_kept(size: int, is_kept: bool, tmp_path: Path) -> None:
-    run = lines_of(tmp_path, prompt("x" * (size - 2)), prompt("x"))
-    assert (run.of(ModelCallLine)[1].prompt.same_bytes is not None) == is_kept

@@ -126,16 +126,12 @@ def show_run(run: "RecordedRun", *, console: Console) -> None:
 
 
 def _add_nodes(branch: Tree, nodes: "Sequence[account.Node]") -> None:
-    from llm_common.trace import ModelCallLine, PackingLine, account
+    from llm_common.trace import PackingLine, account
 
     for node in nodes:
         rows: list[RenderableType] = [safe_text(f"{node.line.seq} {account.title(node.line)}")]
         if isinstance(node.line, PackingLine):
             rows.append(_budget_bar(node.line))
-        elif isinstance(node.line, ModelCallLine) and node.line.prompt.same_bytes is not None:
-            prompt = node.line.prompt
-            prefix = f"{prompt.same_bytes:,} of {prompt.bytes:,} bytes begin like {prompt.same_as}"
-            rows.append(safe_text(prefix, style="dim"))
         _add_nodes(branch.add(Group(*rows)), node.children)
 
 
