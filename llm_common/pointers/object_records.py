@@ -36,7 +36,6 @@ from llm_common.pointers.records import (
     read_records,
 )
 from llm_common.pointers.store import ContextPointerStore, StoreOptions
-from llm_common.storage import BlobStore
 from llm_common.storage.object_store import (
     BlobVersion,
     ObjectBlobStore,
@@ -59,15 +58,13 @@ class ObjectRecords:
 
     Args:
         blobs: The store of the bytes.
+
+    Attributes:
+        blobs: The store of the bytes.
     """
 
     def __init__(self, blobs: ObjectBlobStore) -> None:
-        self._blobs = blobs
-
-    @property
-    def blobs(self) -> BlobStore:
-        """Return the store of the bytes."""
-        return self._blobs
+        self.blobs: Final = blobs
 
     def change(
         self,
@@ -77,7 +74,7 @@ class ObjectRecords:
         timeout_s: float | None = None,  # noqa: ARG002 - there is no lock to wait for
     ) -> T:
         """Run some work until no other writer was faster. See `PointerRecords.change`."""
-        return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
+        return retry_overtaken(lambda: work(_ObjectTransaction(self, self.blobs, query_id)))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are complete at any time
         """Return a context that does nothing, since readers see only complete pairs."""
@@ -89,7 +86,7 @@ class ObjectRecords:
         last = None
         for _ in range(_MAX_READS):
             # Meta before result: a writer uploads the result first, and `gc` keeps it an hour.
-            data, version = self._blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
+            data, version = self.blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
             pointer = parse_meta(data or b"", query_id=query_id, pointer_id=pointer_id)
             payload = self._result(pointer)
             if payload is not None and matches_digest(pointer, payload):
@@ -136,7 +133,7 @@ class ObjectRecords:
         entries = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in entries:
             return ()
-        [pointer] = read_records(self._blobs, files.query_id, [pointer_id])
+        [pointer] = read_records(self.blobs, files.query_id, [pointer_id])
         if pointer is None:
             return entries
         return [name for name in self.result_names(pointer) if name in entries][:1]
@@ -144,7 +141,7 @@ class ObjectRecords:
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
             with suppress(PointerNotFoundError):
-                data, _ = self._blobs.get_version(
+                data, _ = self.blobs.get_version(
                     blob_key(pointer.query_id, name), max_bytes=max_result_bytes(pointer)
                 )
                 return data or b""  # an oversized result is None, and b"" fails the digest

@@ -82,12 +82,18 @@ def describe_result(
     return f"{front}; {text}" if text else front
 
 
-def _read_json(value: object) -> object:
+def embedded_json(value: Any) -> Any:
     """Parse a str of a JSON object or list, which many tools return. Returns others unchanged."""
-    if isinstance(value, str) and value.startswith(("{", "[")) and len(value) <= _READ_JSON_CHARS:
-        with suppress(CorruptPointerError, UnicodeEncodeError):
-            return decode_json(value.encode())
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(CorruptPointerError):
+            return decode_json(value.encode("utf-8", "surrogatepass"))
     return value
+
+
+def _read_json(value: object) -> object:
+    """Parse a str of JSON unless it is long."""
+    is_long = isinstance(value, str) and len(value) > _READ_JSON_CHARS
+    return value if is_long else embedded_json(value)
 
 
 def _shape(value: object) -> str:

@@ -18,9 +18,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from llm_common.core.tokens import TokenCounter
-from llm_common.errors import CorruptPointerError, ToolArgumentsError
+from llm_common.errors import ToolArgumentsError
 from llm_common.parts.fill import largest_room
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, embedded_json
 from llm_common.text.canonical import decode_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
 from llm_common.text.unwrapping import ReadLetters
@@ -264,7 +264,7 @@ def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
     if path is not None:
         value = value_at(value, path)
     if part.get("keys"):
-        value = _outline(_parse_embedded(value))
+        value = _outline(embedded_json(value))
     return _narrow(_as_text(value), part)
 
 
@@ -280,7 +280,7 @@ def value_at(value: Any, path: str) -> Any:
         if re.search(r"~(?![01])", step):
             raise ValueError("in a path, write ~0 for ~ and ~1 for /")
         key = step.replace("~1", "/").replace("~0", "~")
-        value = _parse_embedded(value)
+        value = embedded_json(value)
         if isinstance(value, dict) and key in value:
             value = value[key]
         elif isinstance(value, list) and _INDEX.fullmatch(key) and int(key) < len(value):
@@ -305,14 +305,6 @@ def stored_text(payload: bytes) -> ExtractedPart:
         if isinstance(value, str) and _is_utf8(value):
             return ExtractedPart(value, "text")
     return ExtractedPart(payload.decode("utf-8", "replace"), "json")
-
-
-def _parse_embedded(value: Any) -> Any:
-    """Parse a str of a JSON object or list, which many tools return. Returns others unchanged."""
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        with suppress(CorruptPointerError):
-            return decode_json(value.encode("utf-8", "surrogatepass"))
-    return value
 
 
 def _outline(value: Any) -> Any:

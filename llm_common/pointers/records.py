@@ -202,27 +202,25 @@ class LockedRecords:
 
     Args:
         blobs: The store of the bytes.
+
+    Attributes:
+        blobs: The store of the bytes.
     """
 
     def __init__(self, blobs: LockingBlobStore) -> None:
-        self._blobs = blobs
-
-    @property
-    def blobs(self) -> BlobStore:
-        """Return the store of the bytes."""
-        return self._blobs
+        self.blobs: Final = blobs
 
     def change(
         self, query_id: str, work: Callable[[Transaction], T], *, timeout_s: float | None = None
     ) -> T:
         """Run some work once, under the lock of the query. See `PointerRecords.change`."""
         # Saves of one query wait for each other here, those of different queries do not.
-        with self._blobs.lock(folder_of(query_id), timeout_s=timeout_s) as folder:
+        with self.blobs.lock(folder_of(query_id), timeout_s=timeout_s) as folder:
             return work(_LockedTransaction(folder, query_id))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:
         """Keep writers out with a shared lock. See `PointerRecords.quiet`."""
-        return self._blobs.lock_shared(folder_of(query_id))
+        return self.blobs.lock_shared(folder_of(query_id))
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """Load a pointer and its verified result. See `PointerRecords.load`."""
@@ -235,14 +233,12 @@ class LockedRecords:
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """Load without waiting for a writer. See `PointerRecords.load_once`."""
         # Record before result, the reverse of the order in which a save writes them.
-        meta = self._blobs.get(
-            blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES
-        )
+        meta = self.blobs.get(blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES)
         pair = self._described(meta, query_id, pointer_id)
         # A record of an older version has no digest and matches any result, so `next` decides.
         if pair is None or pair[0].result_sha256 is None:
             names = [_next_name(pointer_id)]
-            [pending] = self._blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
+            [pending] = self.blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
             pair = self._described(pending, query_id, pointer_id) or pair
         if pair is None:
             # Raises its own error if the record is damaged.
@@ -260,7 +256,7 @@ class LockedRecords:
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
             key = blob_key(query_id, _result_name(pointer_id))
-            payload = self._blobs.get(key, max_bytes=max_result_bytes(pointer))
+            payload = self.blobs.get(key, max_bytes=max_result_bytes(pointer))
             if matches_digest(pointer, payload):
                 return pointer, payload
         return None

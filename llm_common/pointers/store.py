@@ -93,6 +93,7 @@ class ContextPointerStore:
 
     Attributes:
         records: The records of the store.
+        redactor: The redactor of the store.
 
     Args:
         records: Stores the pairs and coordinates writers.
@@ -130,7 +131,7 @@ class ContextPointerStore:
         self._maintenance = Maintenance(records, self._tombstones)
         self._index = PointerIndex(records)
         self._max_result_bytes = max_result_bytes
-        self._redactor = redactor
+        self.redactor: Final = redactor
         self._redact_results = redact_results
         self._threads = Threads(_THREADS, "store")
 
@@ -138,11 +139,6 @@ class ContextPointerStore:
     def now(self) -> datetime:
         """Return the time by which pointers expire."""
         return self._clock.now()
-
-    @property
-    def redactor(self) -> Redactor:
-        """Return the redactor of the store."""
-        return self._redactor
 
     async def save(
         self,
@@ -216,7 +212,7 @@ class ContextPointerStore:
                 task_id=task_id,
                 tool_name=tool_name,
                 args=copied,
-                redactor=self._redactor,
+                redactor=self.redactor,
             )
             return self._save(
                 call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up
@@ -236,7 +232,7 @@ class ContextPointerStore:
         if not self._redact_results and error_text(result) is None:
             return result
         return await self._in_thread(
-            lambda _: redacted_result(result, self._redactor, redact_results=self._redact_results)
+            lambda _: redacted_result(result, self.redactor, redact_results=self._redact_results)
         )
 
     def list(self, *, query_id: str) -> list[ContextPointer]:
@@ -258,7 +254,7 @@ class ContextPointerStore:
     def list_detailed(self, *, query_id: str) -> PointerListing:
         """List the pointers of a query as `list` does, and count the skipped files."""
         with span("llm_common.pointers.list") as current:
-            listing = self._index.read(checked_query_id(query_id, self._redactor))
+            listing = self._index.read(checked_query_id(query_id, self.redactor))
             now = self._clock.now()
             # Filtered on each list, since a pointer expires without any change on disk.
             alive = [pointer for pointer in listing.pointers if not has_expired(pointer, now)]
@@ -307,7 +303,7 @@ class ContextPointerStore:
             InvalidIdError: If `query_id` is not allowed.
             StoreError: If the folder cannot be read.
         """
-        checked = checked_query_id(query_id, self._redactor)
+        checked = checked_query_id(query_id, self.redactor)
         return newest_pointers(
             self.records.blobs, checked, limit=limit, offset=offset, now=self._clock.now()
         )
@@ -325,7 +321,7 @@ class ContextPointerStore:
                 belongs to another user.
             StoreError: If the folder cannot be read.
         """
-        checked = checked_query_id(query_id, self._redactor)
+        checked = checked_query_id(query_id, self.redactor)
         [stored] = read_records(self.records.blobs, checked, [check_pointer_id(pointer_id)])
         return stored is not None and not has_expired(stored, self._clock.now())
 
@@ -374,7 +370,7 @@ class ContextPointerStore:
                 another user.
             StoreError: If the files cannot be read.
         """
-        query_id = checked_query_id(query_id, self._redactor)
+        query_id = checked_query_id(query_id, self.redactor)
         check_pointer_id(pointer_id)
         try:
             stored, payload = self.records.load(query_id, pointer_id)
@@ -423,7 +419,7 @@ class ContextPointerStore:
             raise TypeError("pointer_ids must be a list of ids, got str. Pass [pointer_id]")
         now = self._clock.now()
         return self._maintenance.delete(
-            checked_query_id(query_id, self._redactor),
+            checked_query_id(query_id, self.redactor),
             pointer_ids,
             remember=remember,
             saver=saver,
@@ -522,14 +518,14 @@ class ContextPointerStore:
     ) -> ContextPointer:
         """Encode, describe and commit a result, in a worker thread."""
         with computing():
-            plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
+            plain = redacted_result(result, self.redactor, redact_results=self._redact_results)
             encoded = encode_json(plain, max_bytes=self._max_result_bytes)
             now = self._clock.now()
             pointer = describe(
                 call,
                 encoded,
                 source_urls=source_urls,
-                redactor=self._redactor,
+                redactor=self.redactor,
                 created_at=now,
                 retention=retention,
             )
@@ -570,7 +566,7 @@ class ContextPointerStore:
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         _check_pointer(pointer)
-        query_id = checked_query_id(pointer.query_id, self._redactor)
+        query_id = checked_query_id(pointer.query_id, self.redactor)
         pointer_id = check_pointer_id(pointer.pointer_id)
 
         def change(transaction: Transaction) -> ContextPointer:
@@ -627,6 +623,9 @@ class FileContextPointerStore(ContextPointerStore):
         allow_unsafe_dir: See `FileBlobStore`.
         **options: Limits, redaction, expiry and clock. See `ContextPointerStore`.
 
+    Attributes:
+        base_dir: Absolute directory of the store.
+
     Raises:
         ConfigError: If the variable names an unknown user's home.
         StoreError: If the system is not POSIX.
@@ -655,11 +654,7 @@ class FileContextPointerStore(ContextPointerStore):
         )
         super().__init__(LockedRecords(files), **options)
         self._files = files
-
-    @property
-    def base_dir(self) -> Path:
-        """Return the absolute directory of the store."""
-        return self._files.base_dir
+        self.base_dir: Final = files.base_dir
 
     def newest_queries(self, *, limit: int, offset: int = 0, part: str = "") -> QueryPage:
         """Return one page of the queries. See `ContextPointerStore.newest_queries`."""

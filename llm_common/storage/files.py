@@ -125,6 +125,9 @@ class FileBlobStore:
         git_ignored: True writes a `.gitignore` into a base directory that the store creates, so
             that git shows and commits nothing of it.
 
+    Attributes:
+        base_dir: Absolute directory of the store.
+
     Raises:
         StoreError: If the system is not POSIX.
         ValueError: If `durability` is neither `full` nor `rename`.
@@ -147,7 +150,7 @@ class FileBlobStore:
             )
         if durability not in ("full", "rename"):
             raise ValueError(f'durability must be "full" or "rename", got {durability!r}')
-        self._base_dir = Path(base_dir).expanduser().absolute()
+        self.base_dir: Final = Path(base_dir).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
         self._access = _Access(
             hard_links=allow_hard_links,
@@ -155,11 +158,6 @@ class FileBlobStore:
             durable=durability == "full",
             git_ignored=git_ignored,
         )
-
-    @property
-    def base_dir(self) -> Path:
-        """Return the absolute directory of the store."""
-        return self._base_dir
 
     def put(self, key: str, data: bytes) -> None:
         """Store the bytes with a temporary file and a rename. See `BlobStore.put`."""
@@ -233,8 +231,8 @@ class FileBlobStore:
         return times
 
     def _folder_entries(self) -> Iterator[os.DirEntry[str]]:
-        listing = translate_os_errors("list", self._base_dir)
-        with suppress(PointerNotFoundError), listing, os.scandir(self._base_dir) as entries:
+        listing = translate_os_errors("list", self.base_dir)
+        with suppress(PointerNotFoundError), listing, os.scandir(self.base_dir) as entries:
             for entry in entries:
                 with suppress(InvalidIdError):
                     query_id_of(entry.name)
@@ -255,7 +253,7 @@ class FileBlobStore:
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder's lock and all temporaries, and the folder if it is then empty."""
-        path = self._base_dir / check_folder(folder)
+        path = self.base_dir / check_folder(folder)
         with translate_os_errors("delete", path):
             if not path.is_dir():
                 return
@@ -305,14 +303,14 @@ class FileBlobStore:
     def location(self, key: str) -> str:
         """Return the absolute path of the file."""
         check_key(key)
-        return f"{self._base_dir}/{key}"
+        return f"{self.base_dir}/{key}"
 
     @contextmanager
     def _open(self, folder: str, action: str, *, create: bool = False) -> Iterator["_Folder"]:
-        path = f"{self._base_dir}/{check_folder(folder)}"
+        path = f"{self.base_dir}/{check_folder(folder)}"
         with (
             translate_os_errors(action, path),
-            _open(self._base_dir, folder, self._access, create) as opened,
+            _open(self.base_dir, folder, self._access, create) as opened,
         ):
             yield opened
 
@@ -329,11 +327,11 @@ class FileBlobStore:
         if timeout_s is None:
             timeout_s = self._lock_timeout_s
         deadline = time.monotonic() + timeout_s
-        with translate_os_errors("read" if shared else "write", f"{self._base_dir}/{folder}"):
+        with translate_os_errors("read" if shared else "write", f"{self.base_dir}/{folder}"):
             while True:
                 opened = None
                 try:
-                    opened = _open(self._base_dir, folder, self._access, not shared)
+                    opened = _open(self.base_dir, folder, self._access, not shared)
                     if opened.lock(name, shared=shared, deadline=deadline, timeout_s=timeout_s):
                         locked, opened = opened, None
                         return locked

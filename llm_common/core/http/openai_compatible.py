@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from math import isfinite
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import httpx
 
@@ -65,6 +65,10 @@ class OpenAICompatibleClient(LLMClient):
         transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async
             transport of httpx.
 
+    Attributes:
+        config: The configuration that the client was created with.
+        prefers_json_schema: Whether selectors should ask by JSON Schema, as in `LLMConfig`.
+
     Raises:
         ConfigError: If `base_url` or `api_key` is unusable.
         TypeError: If `config` is not an `LLMConfig`, or `transport` is not an async transport.
@@ -83,7 +87,8 @@ class OpenAICompatibleClient(LLMClient):
                 f"transport must be an async transport, got {type(transport).__name__}; pass one "
                 f"such as httpx.MockTransport"
             )
-        self._config = config
+        self.config: Final = config
+        self.prefers_json_schema: Final = config.prefers_json_schema
         self.default_model, self.provider = config.default_model, config.provider
         self.host = host_of(config.base_url)
         self._endpoint = Endpoint(
@@ -119,19 +124,9 @@ class OpenAICompatibleClient(LLMClient):
         return cls(config, transport=transport)
 
     @property
-    def config(self) -> LLMConfig:
-        """Return the configuration that the client was created with."""
-        return self._config
-
-    @property
     def usage(self) -> UsageTotals:
         """Return a frozen snapshot of the usage of all calls so far."""
         return self._ledger.totals
-
-    @property
-    def prefers_json_schema(self) -> bool:
-        """Return whether selectors should ask by JSON Schema, as in `LLMConfig`."""
-        return self._config.prefers_json_schema
 
     async def chat_completion(
         self,
@@ -170,12 +165,12 @@ class OpenAICompatibleClient(LLMClient):
             ValueError: If an option is not JSON, the deadline is not positive, or `stream` is set.
             TypeError: If `messages` is not a list of messages, or `model` is not a str.
         """
-        timeout_s = _pop_timeout(options, default_s=self._config.timeout_s)
+        timeout_s = _pop_timeout(options, default_s=self.config.timeout_s)
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with chat_call(
             request,
-            provider=self._config.provider,
+            provider=self.config.provider,
             host=self.host,
             bill=bill,
             chosen_by=None if model else _DEFAULT,
@@ -218,7 +213,7 @@ class OpenAICompatibleClient(LLMClient):
             ValueError: As from `chat_completion`.
             TypeError: As from `chat_completion`.
         """
-        timeout_s = _pop_timeout(options, default_s=self._config.timeout_s)
+        timeout_s = _pop_timeout(options, default_s=self.config.timeout_s)
         request = self._request(
             messages, model, temperature, max_tokens, options | {"stream": True}
         )
@@ -227,7 +222,7 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with chat_call(
             request,
-            provider=self._config.provider,
+            provider=self.config.provider,
             host=self.host,
             bill=bill,
             chosen_by=None if model else _DEFAULT,
@@ -287,7 +282,7 @@ class OpenAICompatibleClient(LLMClient):
                 reading = read_stream(
                     reply,
                     parts,
-                    max_bytes=self._config.max_response_bytes,
+                    max_bytes=self.config.max_response_bytes,
                     deadline=policy.deadline,
                     timeout_s=timeout_s,
                 )
@@ -313,7 +308,7 @@ class OpenAICompatibleClient(LLMClient):
         max_tokens: int | None,
         options: Mapping[str, Any],
     ) -> ChatRequest:
-        config = self._config
+        config = self.config
         return ChatRequest.of(
             messages,
             model=model or config.default_model,
@@ -331,7 +326,7 @@ class OpenAICompatibleClient(LLMClient):
             model=policy.original.model,
             usage=bill.usage,
             cost_usd=bill.cost_usd,
-            provider=self._config.provider,
+            provider=self.config.provider,
             latency_ms=round((monotonic() - started) * 1000),
             metadata=policy.request.metadata,
         )
@@ -340,16 +335,16 @@ class OpenAICompatibleClient(LLMClient):
         return RetryPolicy(
             original=request,
             refused=self._refused.get(request.model, frozenset()),
-            max_attempts=self._config.max_attempts,
+            max_attempts=self.config.max_attempts,
             deadline=asyncio.get_running_loop().time() + timeout_s,
             host=self.host,
         )
 
     def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Charge]:
         """Return the maximum cost of a request in dollars, and a function to charge its reply."""
-        prices = self._config.prices.get(request.model)
+        prices = self.config.prices.get(request.model)
         if prices is None:
-            prices = profile_of(request.model).prices.get(self._config.provider)
+            prices = profile_of(request.model).prices.get(self.config.provider)
         assumed = prices or self._dearest
         expected_usd: float | None = None
         if assumed is not None:
