@@ -2,12 +2,9 @@
 
 import os
 import platform
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,8 +25,6 @@ from llm_common.selection.results import ToolSelectionConfig
 _MIN_SIMILARITY: Final = 0.9
 _QUESTION: Final = [{"role": "user", "content": "Is water wet? Answer with one word, yes or no."}]
 _MAX_ANSWER_TOKENS: Final = 200  # for models that think before they answer
-# A requirement of an extra, such as `typer>=0.12; extra == 'cli'`.
-_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +93,8 @@ class EndpointReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtraPackage:
-    """A package of an extra, with its version if it is installed."""
-
-    extra: str
-    package: str
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The settings, store, endpoint and extras of this machine, and what is wrong with them.
+    """The settings, store and endpoint of this machine, and what is wrong with them.
 
     Attributes:
         version: Version of llm-common.
@@ -116,7 +102,6 @@ class Diagnosis:
         variables: All environment variables, without the values of secrets.
         store: The store that the environment names.
         endpoint: The endpoint, or None if the environment names none.
-        extras: The packages of each extra.
         problems: A sentence for each problem. Empty if there is none.
     """
 
@@ -125,7 +110,6 @@ class Diagnosis:
     variables: tuple[VariableInForce, ...]
     store: StoreHealth
     endpoint: EndpointReport | None
-    extras: tuple[ExtraPackage, ...]
     problems: tuple[str, ...]
 
 
@@ -179,7 +163,6 @@ def _diagnose(
         variables=_variables(),
         store=store,
         endpoint=endpoint,
-        extras=_extras(),
         # One wrong setting can fail several checks with the same sentence.
         problems=tuple(map(DEFAULT_REDACTOR.text, dict.fromkeys(problems))),
     )
@@ -268,23 +251,3 @@ async def _check_endpoint(problems: list[str], *, offline: bool) -> EndpointRepo
         problems.append(f"The endpoint {report.host} did not answer: {exc.message}")
         return replace(report, problem=exc.message)
     return replace(report, answers=True, latency_ms=answer.latency_ms)
-
-
-def _extras() -> tuple[ExtraPackage, ...]:
-    """Return the packages of every extra except `all`, sorted by extra and package."""
-    try:
-        requirements = metadata.requires("llm-common") or []
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        requirements = []
-    packages: dict[tuple[str, str], ExtraPackage] = {}
-    for requirement in requirements:
-        match = _REQUIREMENT.match(requirement)
-        # `all` only repeats the packages of the other extras.
-        if match is None or match[2] == "all":
-            continue
-        package, extra = match.groups()
-        version = None
-        with suppress(metadata.PackageNotFoundError):
-            version = metadata.version(package)
-        packages[extra, package] = ExtraPackage(extra, package, version)
-    return tuple(packages[key] for key in sorted(packages))

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -208,12 +207,3 @@ async def test_doctor_names_an_endpoint_that_does_not_answer(
     diagnosis = await doctor(quick=True)
     [problem] = diagnosis.problems
     assert problem.startswith(f"The endpoint 127.0.0.1:{port} did not answer: ")
-
-
-async def test_doctor_lists_the_packages_of_each_extra_once() -> None:
-    extras = (await doctor(offline=True, quick=True)).extras
-    names = [(entry.extra, entry.package) for entry in extras]
-    assert names == sorted(set(names))
-    assert "all" not in {extra for extra, _ in names}
-    installed = {entry.package: entry.version for entry in extras}
-    assert installed["obstore"] == metadata.version("obstore")

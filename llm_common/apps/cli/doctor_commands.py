@@ -35,7 +35,7 @@ def doctor(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show problems, the store, the endpoint, the extras, and the settings with their sources.
+    """Show problems, the store, the endpoint, and the settings with their sources.
 
     The command changes nothing, and never shows the value of a secret. It sends the endpoint one
     short question. It ends with 1 if it finds a problem.
@@ -82,12 +82,6 @@ def _show(diagnosis: "Diagnosis", *, every: bool) -> None:
             state = "answers" if endpoint.answers else "does not answer"
         row = (endpoint.host, endpoint.model, state)
         print_rows({"Host": str, "Model": str, "State": str}, [row])
-
-    console.print("\nExtras", style="bold")
-    extras = [
-        (extra.extra, extra.package, extra.version or "not installed") for extra in diagnosis.extras
-    ]
-    print_rows({"Extra": str, "Package": str, "Version": str}, extras)
 
     console.print("\nSettings", style="bold")
     rows = []

@@ -25,7 +25,7 @@ FIELDS = {
     "tools list": "total tokens counter tools",
     "tools rank": "request total tools",
     "tools check": "total tokens errors problems",
-    "doctor": "version python variables store endpoint extras problems",
+    "doctor": "version python variables store endpoint problems",
     "demo": "budget_tokens counter folder questions store traces",
     "audit": "counter other_files sessions",
     "gateway doctor": "servers idle_rules tokens_of_all tokens_listed searched tokens_otherwise",

@@ -1,4 +1,4 @@
-"""`llm-common doctor`: settings, store, endpoint and extras."""
+"""`llm-common doctor`: settings, store and endpoint."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -168,13 +167,6 @@ def test_a_damaged_store_is_reported_and_not_changed(folder: Path) -> None:
     assert document["problems"] == [f"The store: {document['store']['problem']}"]
     assert result.read_text() == "2"
     assert run_json("doctor", "--quick")["store"]["checked"] is False
-
-
-def test_extras_are_listed_with_their_versions() -> None:
-    rows = run_json("doctor")["extras"]
-    version = metadata.version("typer")
-    assert {"extra": "cli", "package": "typer", "version": version} in rows
-    assert "all" not in {row["extra"] for row in rows}
 
 
 def test_a_store_that_is_not_a_folder_is_a_problem(
