@@ -238,27 +238,6 @@ class Recorder(Protocol):
         """
 
 
-class TracedRun(Protocol):
-    """A run that is traced. Without a trace, its methods have no effect."""
-
-    def active(self) -> AbstractContextManager[None]:
-        """Record the block. Must not enclose a `yield` of an async generator."""
-
-    def end(self, status: str = "ok") -> None:
-        """End the run, once."""
-
-
-class UntracedRun:
-    """A run without a trace."""
-
-    def active(self) -> AbstractContextManager[None]:
-        """Run the block, and record nothing."""
-        return nullcontext()
-
-    def end(self, status: str = "ok") -> None:
-        """Do nothing."""
-
-
 def is_traced() -> bool:
     """Return whether runs that begin now are traced, because `LLM_COMMON_TRACE_DIR` is set.
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
+    ExitStack,
     aclosing,
     asynccontextmanager,
     contextmanager,
@@ -22,8 +23,6 @@ from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 from llm_common import trace
 from llm_common._telemetry import (
     Span,
-    TracedRun,
-    UntracedRun,
     is_traced,
     operation,
     record as record_line,
@@ -279,16 +278,19 @@ class ObservedRun:
         status: The outcome of the run, and "cut short" until it ends.
     """
 
-    def __init__(self, trace: TracedRun, span: Span) -> None:
+    def __init__(self, traced: "trace.Run | None", span: Span) -> None:
         self.status = "cut short"
-        self._trace = trace
+        self._traced = traced
         self._span = span
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Record the calls of the block as the run's. The block must not contain a `yield`."""
         # The active span is a context variable: around a `yield` it would leak into the caller.
-        with self._span.active(), self._trace.active():
+        with ExitStack() as stack:
+            stack.enter_context(self._span.active())
+            if self._traced is not None:
+                stack.enter_context(self._traced.active())
             yield
 
     @classmethod
@@ -296,7 +298,7 @@ class ObservedRun:
     def of(cls, query_id: str, query: str | None, session: Session) -> Iterator[Self]:
         """Observe a run of a session for the duration of the block, which may yield."""
         attributes = {"gen_ai.conversation.id": session.session_id}
-        traced: TracedRun = UntracedRun()
+        traced = None
         if is_traced():
             traced = trace.begin_run(query_id, query=query)
         with operation("invoke_agent", attributes=attributes, detached=True) as span:
@@ -304,7 +306,8 @@ class ObservedRun:
             try:
                 yield run
             finally:
-                traced.end(run.status)
+                if traced is not None:
+                    traced.end(run.status)
             # A caller that stops reading the events did not make the run fail.
             if run.status not in {"ok", "cut short"}:
                 span.fail(run.status)

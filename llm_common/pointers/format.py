@@ -124,14 +124,10 @@ class _Result:
     problem: str = ""
 
     @property
-    def heading(self) -> str:
-        return self.pointer.heading
-
-    @property
     def line(self) -> str:
         """Return the line that replaces the block."""
         size = f"{len(self.text):,} characters, no room; read by the pointer id"
-        return f"{self.heading}: {self.problem or size}"
+        return f"{self.pointer.heading}: {self.problem or size}"
 
     @property
     def frame(self) -> str:
@@ -158,7 +154,7 @@ class _Result:
         # The summary begins with the tool's name, which may look like a heading.
         summary = without_headings(one_line(self.pointer.summary, max_chars=300))
         content = f"{summary}\n{body.text}"
-        return f"{self.heading}\n{note}\n{fenced(content, nonce)}"
+        return f"{self.pointer.heading}\n{note}\n{fenced(content, nonce)}"
 
 
 def _load(pointer: ContextPointer, store: LoadsResults, query: str) -> _Result:

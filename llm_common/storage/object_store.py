@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -160,11 +160,6 @@ class ObjectBlobStore:
         self._store = store
         self._conditional = False
         self._where = f" {_address(store)}"
-
-    @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
-        """Open the store at an address. See `open_object_store`."""
-        return cls(open_object_store(url, **options))
 
     def put(self, key: str, data: bytes) -> None:
         """Store the bytes as an object. See `BlobStore.put`."""

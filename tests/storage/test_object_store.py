@@ -35,7 +35,13 @@ from llm_common.errors import (
     install_command,
 )
 from llm_common.storage import BlobStore
-from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _request, _update
+from llm_common.storage.object_store import (
+    BlobVersion,
+    ObjectBlobStore,
+    _request,
+    _update,
+    open_object_store,
+)
 from tests.contracts.blob_contract import BlobStoreContract
 from tests.s3_server import make_bucket, s3_options, s3_server
 
@@ -131,10 +137,14 @@ class TestOnS3(ConditionalPuts):
         return s3_store(s3_endpoint)
 
 
+def blobs_at(url: str, **options: Any) -> ObjectBlobStore:
+    return ObjectBlobStore(open_object_store(url, **options))
+
+
 def s3_store(endpoint: str, **changes: Any) -> ObjectBlobStore:
     bucket = f"b{uuid.uuid4().hex}"
     make_bucket(endpoint, bucket)
-    return ObjectBlobStore.from_url(f"s3://{bucket}/some/prefix", **s3_options(endpoint, **changes))
+    return blobs_at(f"s3://{bucket}/some/prefix", **s3_options(endpoint, **changes))
 
 
 def test_only_keys_directly_in_the_folder_are_scanned() -> None:
@@ -148,7 +158,7 @@ def test_only_keys_directly_in_the_folder_are_scanned() -> None:
 
 
 def test_more_than_a_thousand_objects_are_listed() -> None:
-    blobs = ObjectBlobStore.from_url("memory:///")
+    blobs = blobs_at("memory:///")
     names = [f"{number:04}" for number in range(1_200)]
     for name in names:
         blobs.put(f"q/{name}", b"1")
@@ -157,9 +167,9 @@ def test_more_than_a_thousand_objects_are_listed() -> None:
 
 
 def test_location_is_the_objects_address(tmp_path: Path) -> None:
-    s3 = ObjectBlobStore.from_url("s3://bucket/some/prefix", **s3_options("http://127.0.0.1:9"))
+    s3 = blobs_at("s3://bucket/some/prefix", **s3_options("http://127.0.0.1:9"))
     assert s3.location("q/a") == "s3://bucket/some/prefix/q/a"
-    assert ObjectBlobStore.from_url("memory:///").location("q/a") == "memory:/q/a"
+    assert blobs_at("memory:///").location("q/a") == "memory:/q/a"
     assert (
         ObjectBlobStore(obstore.store.LocalStore(tmp_path)).location("q/a")
         == f"file://{tmp_path}/q/a"
@@ -273,7 +283,7 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield ObjectBlobStore.from_url(
+            yield blobs_at(
                 "s3://bucket",
                 **s3_options(
                     f"http://127.0.0.1:{server.server_port}",
@@ -331,7 +341,7 @@ def test_a_server_error_is_typed_without_the_servers_text(
 
 
 def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
-    blobs = ObjectBlobStore.from_url("s3://bucket", **s3_options("http://127.0.0.1:9"))
+    blobs = blobs_at("s3://bucket", **s3_options("http://127.0.0.1:9"))
     with pytest.raises(StoreError, match=r"s3://bucket could not be read\. Check its address"):
         blobs.get("q/a")
 
@@ -340,7 +350,7 @@ def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
     "url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""]
 )
 def test_an_address_without_a_scheme_is_explained(url: str) -> None:
-    for opens in (ObjectBlobStore.from_url, ObjectContextPointerStore.from_url):
+    for opens in (open_object_store, ObjectContextPointerStore.from_url):
         with pytest.raises(StoreError, match="begins with s3://, gs:// or az://") as caught:
             opens(url)
         assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -366,14 +376,14 @@ async def test_the_error_for_plain_http_names_the_option(
         await store.save(query_id="q", task_id=None, tool_name="t", args={}, result=1)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(StoreError, match="allow_http=True"):
-        ObjectBlobStore.from_url("http://127.0.0.1:9/bucket").get("q/a")
+        blobs_at("http://127.0.0.1:9/bucket").get("q/a")
 
 
 @pytest.mark.parametrize("client_options", [None, {"connect_timeout": "1s"}], ids=str)
 def test_http_can_be_allowed_by_one_option(client_options: Any) -> None:
     retries = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
     options = http_options(client_options=client_options, retry_config=retries)
-    blobs = ObjectBlobStore.from_url("s3://bucket", allow_http=True, **options)
+    blobs = blobs_at("s3://bucket", allow_http=True, **options)
     with pytest.raises(
         StoreError, match=r"s3://bucket could not be read\. Check its address, the network"
     ):
@@ -390,7 +400,7 @@ def test_http_can_be_allowed_by_one_option(client_options: Any) -> None:
 )
 def test_an_invalid_address_is_not_repeated_in_the_error(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(StoreError) as caught:
-        ObjectBlobStore.from_url(url, **options)
+        blobs_at(url, **options)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 

@@ -108,6 +108,7 @@ class OffloadTurn:
 
     Attributes:
         calls: Number of calls in the turn.
+        reader_name: The model's name for the tool that reads back.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class OffloadTurn:
         query_name: str = "question",
     ) -> None:
         self._policy = policy or OffloadPolicy()
+        self.reader_name: Final = self._policy.reader_name
         self._query = query
         self._query_name = query_name
         self._counter = counter or DefaultCounter()
@@ -130,11 +132,6 @@ class OffloadTurn:
         if self._tokens_left is not None:
             # If many calls share a small budget, each reserves no more than its equal part.
             self._reserve = min(self._reserve, self._tokens_left // max(calls, 1))
-
-    @property
-    def reader_name(self) -> str:
-        """Return the model's name for the tool that reads back."""
-        return self._policy.reader_name
 
     async def read(self, tool_name: str, result: object) -> tuple[str, bool]:
         """Return a result as text and whether it stays whole, which takes its tokens.
@@ -234,7 +231,7 @@ class OffloadTurn:
         shorter: ShorterForm | None,
     ) -> tuple[Offloaded, int]:
         """Return the preview of a result or its shorter form, and the tokens."""
-        count, reader = self._counter.count, self._policy.reader_name
+        count, reader = self._counter.count, self.reader_name
         if shorter is not None:
             tokens = count(shorter.text)
             fits = tokens <= max_tokens and self._is_short(tokens, text)

@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
-from llm_common._telemetry import TracedRun, is_recording, is_traced, record
+from llm_common._telemetry import is_recording, is_traced, record
 from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
 from llm_common.tools.read_back import flat_arguments
@@ -24,7 +24,7 @@ _MAX_OPEN_RUNS: Final = 64
 _MAX_QUESTIONS: Final = 64
 
 
-class _OpenRuns(LRUCache[str, TracedRun]):
+class _OpenRuns(LRUCache[str, "trace.Run"]):
     """The runs of sessions that have not ended, of which the least recent ends for a new one."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class _OpenRuns(LRUCache[str, TracedRun]):
         self._process = os.getpid()
         atexit.register(self.end_all)
 
-    def popitem(self) -> tuple[str, TracedRun]:
+    def popitem(self) -> tuple[str, "trace.Run"]:
         """Remove and end the least recently used run."""
         key, run = super().popitem()
         run.end()
@@ -78,7 +78,7 @@ class SessionTrace:
         with self._run(question() if question is not None else "").active():
             yield
 
-    def _run(self, question: str) -> TracedRun:
+    def _run(self, question: str) -> "trace.Run":
         runs = _RUNS.get()
         with runs.lock:
             run = runs.get(self._session_id)
