@@ -52,13 +52,14 @@ from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import DroppedCall
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
-from llm_common.tools.failures import (
+from llm_common.tools.tool import (
     MAX_REASON_CHARS,
+    ToolResult,
     describe_failure,
     failure_reason,
     shown_name,
+    third_party_code,
 )
-from llm_common.tools.tool import ToolResult, third_party_code
 
 _log = logging.getLogger(__name__)
 

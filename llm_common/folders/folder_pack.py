@@ -48,8 +48,7 @@ from llm_common.folders.candidates import (
     search_folders,
 )
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.file_tree import FileTree
-from llm_common.folders.pack_text import PackFormat
+from llm_common.folders.pack_text import FileTree, PackFormat
 from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import IndexCache, ProgressCallback
 

@@ -4,7 +4,7 @@ import re
 from functools import cached_property
 from typing import Final
 
-from llm_common.parts.lines import Lines
+from llm_common.parts.fill import Lines
 from llm_common.parts.table_sketch import TableSketch
 from llm_common.tables.finding import Records
 from llm_common.tables.values import IN_LABEL, IN_LIST, cell_text, shown_cell

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from llm_common.parts.lines import Lines
+from llm_common.parts.fill import Lines
 from llm_common.tables.columns import Column, condition_of
 from llm_common.tables.question.table_question import TableQuestion, read_question
 from llm_common.tables.table import Table, quoted

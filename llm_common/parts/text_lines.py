@@ -1,9 +1,17 @@
-"""`TextLines`: the lines of a text, and which of them contain a word."""
+"""`TextLines`: the lines of a text, and which of them contain a word, and `failures_in`.
 
+A line tells of a failure by its form: a level such as `ERROR`, an error's name at the beginning, a
+mark of a test runner or a compiler, or a phrase of a shell. "0 errors" and `error_handler.py` tell
+of none. A block has the lines around it that belong to it, such as a stack trace.
+"""
+
+import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import Final
 
 from llm_common.ranking.lexical import folded
 
@@ -73,3 +81,113 @@ def _is_edge(text: str, index: int) -> bool:
 
 def _is_letter(char: str) -> bool:
     return char.isalnum() or char == "_"
+
+
+_READ_CHARS: Final = 400  # of a line
+MAX_FAILURES: Final = 2_000
+"""Maximum blocks that are read."""
+
+_MAX_BLOCK_LINES: Final = 14
+_MAX_LINES_BEFORE: Final = 6
+
+# Only lines with one of these letters are read.
+_HINTS: Final = (
+    *("error", "err!", "fail", "fatal", "panic", "exception", "traceback", "denied", "abort"),
+    *("fault", "killed", "not found", "cannot find", "could not", "unable to", "undefined ref"),
+    *("not ok", "critical", "severe", "refused", "timed out", "no such", "unhandled", "non-zero"),
+    *("exit", "out of memory", "caused by", "core dumped", "terminated"),
+    *("assert", "stopped", "\u2715", "\u2716", "\u2717", "\u2718", "\u00d7"),
+)
+_FAILED: Final = re.compile(
+    # marks of runners, compilers and shells at the beginning
+    r"^\s*(?:Traceback \(most recent call last\)|Caused by: |Exception in thread |panic: "
+    r"|thread '.{0,80}' panicked|npm (?:ERR!|error) |not ok \d|--- FAIL|FAIL(?:ED)?\b"
+    r"|E {3,}\S|[\u2715-\u2718\u00d7] )"
+    # the name of an error, which is indented in documentation
+    r"|^(?:[\w.]+\.)?(?:[A-Z]\w*)?(?:Error|Exception)(?::|$| response)"
+    # a level or the word `error` with its sign
+    r"|(?:^|[\s\[(:|<])(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)(?:[\s\]:|>]|$)"
+    r"|(?:^|[\s\[:])(?i:(?:fatal |internal |syntax |compile |runtime )?error)"
+    r"(?:\[\w{1,12}\]|\s[A-Z]{1,6}\d{1,6})?:(?:\s|$)"
+    r"|\blevel=[\"']?(?i:error|fatal|critical|panic)\b|(?:^|\s)(?i:fatal): "
+    # outcomes
+    r"|\s(?:FAILED|FAIL)\b(?!\s*[=:]\s*0)|\b(?i:build|command|job|step|test|tests) (?i:failed)\b"
+    r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
+    r"|\b[1-9]\d* (?:failed|failures?|errors?)\b"
+    r"|\bexit(?:ed)?(?: with)?(?: code| status)?:? [1-9]\d{0,2}\b"
+    r"|non-zero exit|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
+    r"|^\s*(?:Killed|Aborted|Terminated)\b"
+    # phrases
+    r"|(?i:command not found|no such file or directory|permission denied|connection refused"
+    r"|undefined reference|unhandled (?:exception|rejection)|cannot find (?:module|symbol|name)"
+    r"|timed out|(?:could not|unable to) (?:find|resolve|connect|open|read))"
+)
+_NONE: Final = re.compile(
+    r"\b(?:0|no|zero|without|ignored)\s+(?:\w+\s+)?(?:errors?|failures?|failed|exceptions?)\b"
+    r"|\b(?:errors?|failures?|failed|fail)\s*[:=]\s*0\b",
+    re.IGNORECASE,
+)
+_PASSED: Final = re.compile(
+    r"^\s*(?:[\u2713\u2714]|ok\b|PASS\b)|(?:\bok|\bPASS(?:ED)?|\bpassed|[\u2713\u2714])\s*(?:\[.{0,9}\])?$"
+)
+# What belongs to the line before it: a deeper line, a marked one, a further cause.
+_GOES_ON: Final = re.compile(
+    r"\s+\S|-->|[|^>]|at \S|Caused by|During handling|E {3}|\d+ +\||\.\.\."
+)
+# Go and pytest print the details before the verdict.
+_VERDICTS: Final = ("---", "FAIL", "E ")
+_NUMBERS: Final = re.compile(r"\d+|0x[0-9a-fA-F]+")
+
+
+def failures_in(text: TextLines) -> list[range]:
+    """Return the blocks of lines that tell of a failure, the first of each kind first.
+
+    Args:
+        text: The lines of the text.
+
+    Returns:
+        Ranges of indexes of lines, none of which overlap, at most `MAX_FAILURES`.
+    """
+    blocks: list[range] = []
+    counts: Counter[str] = Counter()
+    ranks: list[int] = []
+    for index in _failed_lines(text):
+        end = blocks[-1].stop if blocks else 0
+        if index < end:
+            continue
+        if len(blocks) == MAX_FAILURES:
+            break
+        blocks.append(_block(text.lines, index, after=end))
+        kind = _NUMBERS.sub("0", text.lines[index][:_READ_CHARS])
+        counts[kind] += 1
+        ranks.append(counts[kind])
+    order = sorted(range(len(blocks)), key=lambda index: (ranks[index], index))
+    return [blocks[index] for index in order]
+
+
+def _failed_lines(text: TextLines) -> Iterator[int]:
+    """Yield the indexes of the lines that tell of a failure."""
+    hinted: set[int] = set()
+    for hint in _HINTS:
+        hinted |= text.in_any_case(hint, is_word=False)
+    for index in sorted(hinted):
+        line = text.lines[index][:_READ_CHARS]
+        if not _PASSED.search(line) and _FAILED.search(_NONE.sub("", line)):
+            yield index
+
+
+def _block(lines: Sequence[str], index: int, *, after: int) -> range:
+    """Return the lines around a failed one that belong to it."""
+    first = index
+    if lines[index].lstrip().startswith(_VERDICTS):
+        while first > max(after, index - _MAX_LINES_BEFORE) and lines[first - 1][:1].isspace():
+            first -= 1
+    last = index
+    is_trace = lines[index].lstrip().startswith("Traceback")
+    while last + 1 < len(lines) and last - first < _MAX_BLOCK_LINES:
+        if not _GOES_ON.match(lines[last + 1]):
+            # The line that ends a traceback of Python says what was raised.
+            last += is_trace
+            break
+        last += 1
+    return range(first, last + 1)

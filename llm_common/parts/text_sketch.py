@@ -17,9 +17,8 @@ from math import log
 from operator import itemgetter
 from typing import Final
 
-from llm_common.parts.failures import MAX_FAILURES, failures_in
-from llm_common.parts.lines import Lines
-from llm_common.parts.text_lines import TextLines
+from llm_common.parts.fill import Lines
+from llm_common.parts.text_lines import MAX_FAILURES, TextLines, failures_in
 from llm_common.ranking.lexical import folded, stem
 from llm_common.ranking.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell

@@ -2,8 +2,7 @@
 
 import pytest
 
-from llm_common.parts.failures import failures_in
-from llm_common.parts.text_lines import TextLines
+from llm_common.parts.text_lines import TextLines, failures_in
 from llm_common.parts.text_sketch import TextSketch
 from tests.parts.failing_outputs import FAILING, SUCCEEDING, Output
 

@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.parts.fill import fill, largest_room
-from llm_common.parts.lines import Lines
+from llm_common.parts.fill import Lines, fill, largest_room
 
 SIZES = st.lists(st.integers(0, 40), max_size=12)
 

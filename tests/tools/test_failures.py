@@ -6,7 +6,7 @@ import pytest
 
 from llm_common.agents import Redactor
 from llm_common.errors import ToolArgumentsError, ToolFailedError
-from llm_common.tools.failures import describe_failure, failure_reason
+from llm_common.tools.tool import describe_failure, failure_reason
 
 REDACTOR = Redactor()
 KEY = "ghp_" + "a1B2" * 9

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from llm_common.ranking.lexical import BM25
-from llm_common.ranking.postings import Postings, stems_and_letters
+from llm_common.tools.tool_index import Postings, stems_and_letters
 
 DOCUMENTS = {
     "b": ["mail", "mail", "send"],
