@@ -25,7 +25,7 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.context.bundle import BundleMetadata
-from llm_common.context.extras.feedback import bounded, pushes
+from llm_common.context.feedback import bounded, pushes
 from llm_common.context.scoring import STRATEGIES
 
 DIVISIONS = 10

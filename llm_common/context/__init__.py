@@ -1,13 +1,13 @@
 """Pack turns, files, memories and stored outputs under one hard budget."""
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
-from llm_common.context.extras.comparison import StrategyComparison, compare_strategies
-from llm_common.context.extras.compression import Summarise, compress_turns
-from llm_common.context.extras.feedback import AdaptiveWeights
-from llm_common.context.extras.prefetch import PrefetchHint, prefetch_hints
+from llm_common.context.comparison import StrategyComparison, compare_strategies
+from llm_common.context.compression import Summarise, compress_turns
+from llm_common.context.feedback import AdaptiveWeights
 from llm_common.context.intent import classify_intent
 from llm_common.context.mentions import extract_keywords
-from llm_common.context.packing.packer import pack
+from llm_common.context.packer import pack
+from llm_common.context.prefetch import PrefetchHint, prefetch_hints
 from llm_common.context.request import (
     APIType,
     BudgetAllocation,

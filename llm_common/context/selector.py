@@ -11,8 +11,8 @@ from typing import Literal
 from llm_common._telemetry import operation, record, retrieval_attributes
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle
-from llm_common.context.packing.candidate import REFUSED
-from llm_common.context.packing.packer import pack
+from llm_common.context.candidate import REFUSED
+from llm_common.context.packer import pack
 from llm_common.context.request import (
     BudgetAllocation,
     ContextSelectionRequest,

@@ -8,8 +8,7 @@ from typing import Final, TypeVar
 
 from llm_common.parts.fill import Parts, PartSize
 from llm_common.parts.passages import RankedPassages
-from llm_common.parts.result_sketch import ResultSketch
-from llm_common.parts.table_sketch import UNNAMED, TableSketch
+from llm_common.parts.table_sketch import UNNAMED, ResultSketch, TableSketch
 from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
 from llm_common.tables.finding import Records, are_mostly_records, find_records

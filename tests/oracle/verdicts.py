@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from llm_common.parts.result_sketch import (
+from llm_common.parts.table_sketch import (
     ResultSketch,  # one reading of the records for all questions
 )
 from llm_common.tables import find_records

@@ -15,7 +15,7 @@ from llm_common.agents import (
     SessionConfig,
     format_selected_contexts,
 )
-from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.table_sketch import ResultSketch
 
 CONDITIONS = ("refused orders", "orders that are paid", "orders of Lyon", "orders over 500")
 ORDERS = ("highest amount", "lowest amount", "newest", "oldest", "longest wait_days")

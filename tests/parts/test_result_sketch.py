@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.table_sketch import ResultSketch
 from llm_common.tables.finding import chars_in, find_records
 from llm_common.tables.sql.database import NamedTable, RecordDatabase
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llm_common.errors import ToolArgumentsError
-from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.table_sketch import ResultSketch
 from llm_common.tables.finding import Records, find_records
 from llm_common.tables.sql.database import NamedTable, QueryRows, RecordDatabase
 from llm_common.tables.table import MAX_CELLS, MAX_COLUMNS

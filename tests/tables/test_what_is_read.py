@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.parts.result_sketch import ResultSketch
+from llm_common.parts.table_sketch import ResultSketch
 from llm_common.tables.finding import find_records
 from llm_common.tables.sql.database import NamedTable, RecordDatabase
 

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from llm_common.context import allocate_budget
 from llm_common.errors import MalformedReplyError
-from tests.context import test_request, test_scoring
-from tests.context.packing import test_packer
+from tests.context import test_packer, test_request, test_scoring
 from tests.core import test_extraction
 from tests.pointers import test_format
 from tests.ranking import test_scan

@@ -26,7 +26,7 @@ from llm_common.context import (
     Score,
     classify_intent,
 )
-from llm_common.context.extras.feedback import HALF_LIFE, STEP, bounded, faded, pushes
+from llm_common.context.feedback import HALF_LIFE, STEP, bounded, faded, pushes
 from llm_common.context.request import Kind
 from llm_common.core import DefaultCounter
 from llm_common.errors import StoreError

@@ -14,7 +14,7 @@ from llm_common.context import (
     TurnEntry,
     compress_turns,
 )
-from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE
+from llm_common.context.compression import COMPRESSED_IDS, SUMMARY_ROLE
 from tests.context.samples import CharacterCounter, request_of, turn
 
 WINDOW = 4

@@ -35,7 +35,7 @@ from llm_common.context.bundle import (
     group_line,
     render_blocks,
 )
-from llm_common.context.packing.candidate import (
+from llm_common.context.candidate import (
     FIRST_CHARS,
     REFUSED,
     Candidate,

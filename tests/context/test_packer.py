@@ -861,7 +861,7 @@ class TestDeterminism:
         self, seeds: tuple[str, ...]
     ) -> None:
         program = """
-from tests.context.packing.test_packer import digest_of_every_kind
+from tests.context.test_packer import digest_of_every_kind
 print(digest_of_every_kind())
 """
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,3 +1,0 @@
-"""Add optional stages to the context selector."""
-
-__all__: list[str] = []
