@@ -59,7 +59,6 @@ class _Use:
     key: str = ""
     in_call: bool = False
     in_text: bool = False
-    position: int = 0  # of the newest message with it
     in_output: bool = False
 
 
@@ -75,18 +74,15 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
             for key, value in entries_of_output(output.text):
                 uses[value].key = uses[value].key or key
                 uses[value].in_output = True
-                uses[value].position = message.position
         for call in message.calls:
             for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
                 uses[value].key = key
                 uses[value].in_call = True
-                uses[value].position = message.position
         # A text of the user or the assistant.
         for value in values_in_text(message.text[:_READ_CHARS]):
             uses[value].in_text = True
-            uses[value].position = message.position
     scores = {value: _score(value, use) for value, use in uses.items()}
-    best_first = sorted(scores, key=lambda value: (-scores[value], -uses[value].position))
+    best_first = sorted(scores, key=lambda value: -scores[value])
     return [Entry(uses[value].key, value) for value in best_first if scores[value] > 0]
 
 
