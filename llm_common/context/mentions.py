@@ -62,7 +62,7 @@ def files_named_in(text: str, files: Iterable[ContextFile]) -> frozenset[str]:
     homonyms: dict[str, list[_LowerPath]] = {}
     words: set[str] = set()
     for file in files:
-        for spelling in _spellings(file):
+        for spelling in {_basename(file.path), _basename(file.name)}:
             name = spelling.lower()
             # A plain search excludes most files.
             if name not in text or not _RUN.search(name):
@@ -89,10 +89,6 @@ def _may_be_a_word(spelling: str) -> bool:
     is_acronym = spelling.isupper() and len(spelling) >= _ACRONYM_CHARS
     is_file_name = spelling.endswith("file") and spelling[0].isupper()
     return spelling.isalnum() and not is_acronym and not is_file_name
-
-
-def _spellings(file: ContextFile) -> set[str]:
-    return {_basename(file.path), _basename(file.name)}
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

@@ -204,7 +204,9 @@ class NoteWriter:
 
     def _lines(self, content: _Content, room: _Room) -> list[str]:
         # What the user said for the conversation has its share, and at the end all free room.
-        reserved_tokens = min(_held_tokens(content, room), int(room.tokens * _HELD_SHARE))
+        held = [sentence for sentence in content.held if not sentence.is_named]
+        held_tokens = _tokens_with_receipt(content, held, room)
+        reserved_tokens = min(held_tokens, int(room.tokens * _HELD_SHARE))
         room.tokens -= reserved_tokens
         said: list[str] = []
         if replies := room.section(_DONE, content.replies, _REPLIES_SHARE):
@@ -235,12 +237,6 @@ class NoteWriter:
             lines += content.messages[index][hidden:]
             hidden = max(hidden - len(content.messages[index]), 0)
         return lines
-
-
-def _held_tokens(content: _Content, room: _Room) -> int:
-    """Return the tokens of all that the user said for the conversation, with its receipt."""
-    listed = [sentence for sentence in content.held if not sentence.is_named]
-    return _tokens_with_receipt(content, listed, room)
 
 
 def _tokens_with_receipt(content: _Content, listed: Sequence[Sentence], room: _Room) -> int:
@@ -315,11 +311,6 @@ def _held_line(sentence: Sentence, segments: Iterable[Segment]) -> str:
     return line
 
 
-def _is_marked(message: HistoryMessage) -> bool:
-    """Return whether a message begins as a note or as pins do."""
-    return message.text.startswith((NOTE_BEGIN, PINS_BEGIN))
-
-
 def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each consent and refusal with the calls behind it, newest first."""
     calls: dict[int, list[str]] = {}
@@ -369,7 +360,7 @@ def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each message but notes: its text, its calls, the size of its outputs."""
     lines: list[str] = []
     for message in messages:
-        if message.role == "user" and _is_marked(message):
+        if message.role == "user" and message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
             continue
         parts = [one_line(message.text, max_chars=_LINE_CHARS)]
         calls = [f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls]

@@ -349,12 +349,8 @@ def _relative_sums(by_word: Iterable[Mapping[int, float]], documents: int) -> li
     for scores in by_word:
         for index, score in scores.items():
             totals[index] += score
-    return _relative(totals)
-
-
-def _relative(scores: list[float]) -> list[float]:
-    top = max(scores, default=0.0)
-    return [score / top for score in scores] if top else scores
+    top = max(totals, default=0.0)
+    return [total / top for total in totals] if top else totals
 
 
 def _without_marks(beyond_ascii: re.Match[str]) -> str:
