@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.history.binding import is_frame, user_words
-from llm_common.history.index_line import entries_of_output, values_in_text
+from llm_common.history.fold_note import entries_of_output, values_in_text
 from llm_common.history.message_shapes import HistoryMessage
 from llm_common.ranking.lexical import search_stems
 from llm_common.text.canonical import stable_json
