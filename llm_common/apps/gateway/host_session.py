@@ -47,6 +47,7 @@ from llm_common.apps.gateway.servers.tool_listing import (
     definition_tokens,
     is_marked_read_only,
     shown_description,
+    shown_parameters,
 )
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
@@ -174,7 +175,7 @@ class HostSession:
         changes: dict[str, Any] = {
             "name": name,
             "description": shown_description(tool),
-            "input_schema": tool.parameters,
+            "input_schema": shown_parameters(tool),
             "execution": None,  # it offers tasks, which the gateway does not pass on
         }
         definition: types.Tool = tool.definition

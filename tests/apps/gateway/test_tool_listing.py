@@ -11,6 +11,7 @@ from llm_common.apps.gateway.servers.tool_listing import (
     ToolListing,
     changes_nothing,
     shown_description,
+    shown_parameters,
 )
 from llm_common.core import DefaultCounter
 
@@ -209,6 +210,32 @@ def test_the_tokens_of_the_servers_count_tools_that_are_left_out() -> None:
     pair = (tool("a", "get_x"), tool("a", "set_x"))
     filtered = listing(*pair, rules=ToolRules(allow=("get_x",)))
     assert filtered.server_tokens == listing(*pair).tokens > filtered.tokens
+
+
+def test_titles_that_repeat_a_name_are_not_shown() -> None:
+    schema = {
+        "title": "get_timeArguments",
+        "type": "object",
+        "properties": {
+            "time_zone": {"title": "Time Zone", "type": "string"},
+            "title": {"title": "Headline", "type": "string"},
+            "place": {"title": "Place", "properties": {"city": {"title": "City"}}},
+            "any": True,
+        },
+    }
+    got = ServerTool("a", "get_time", "", schema)
+    assert shown_parameters(got) == {
+        "type": "object",
+        "properties": {
+            "time_zone": {"type": "string"},
+            "title": {"title": "Headline", "type": "string"},
+            "place": {"properties": {"city": {}}},
+            "any": True,
+        },
+    }
+    # What the servers' own definitions cost is counted as they wrote them.
+    tools = listing(got)
+    assert tools.tokens < tools.server_tokens
 
 
 def test_a_search_without_a_match_lists_the_servers() -> None:

@@ -35,6 +35,7 @@ _MAX_SCHEMAS: Final = 3  # the best matches have their whole schema, the others 
 _MAX_INDEXED_CHARS: Final = 20_000  # more than a host sees, because every word helps a search
 _UNSAFE_PREFIX: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _UNSAFE_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
 _MAX_NAME_CHARS: Final = 64  # most model APIs allow no more, MCP allows 128
 _MIN_NAME_CHARS: Final = 24  # even after a long prefix of the host
 _DIGEST_CHARS: Final = 8
@@ -128,7 +129,7 @@ class ToolListing:
         pinned_names: set[str] = set()
         for name, tool in self.tools.items():
             self.definition_tokens[name] = definition_tokens(
-                name, shown_description(tool), tool.parameters, counter
+                name, shown_description(tool), shown_parameters(tool), counter
             )
             rules = config.rules_of(tool.server)
             if any(rule.pins(tool.server, *self._rule_names(tool)) for rule in rules):
@@ -292,6 +293,34 @@ def shown_description(tool: ServerTool) -> str:
     return text
 
 
+def shown_parameters(tool: ServerTool) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments without titles that repeat a name.
+
+    Pydantic writes one for each argument, such as `Repo Path` for `repo_path`, and one for all.
+    They are up to a fifth of a definition, and tell a model nothing.
+    """
+    return _untitled(tool.parameters, tool.name)
+
+
+def _untitled(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    shown = dict(schema)
+    title = shown.get("title")
+    # FastMCP's title for the arguments of `get_time` is `get_timeArguments`.
+    if isinstance(title, str) and _letters(title).removesuffix("arguments") == _letters(name):
+        del shown["title"]
+    properties = shown.get("properties")
+    if isinstance(properties, dict):
+        shown["properties"] = untitled = dict(properties)
+        for key, value in properties.items():
+            if isinstance(value, dict):
+                untitled[key] = _untitled(value, key)
+    return shown
+
+
+def _letters(text: str) -> str:
+    return _SEPARATORS.sub("", text).casefold()
+
+
 def _named(tools: Sequence[ServerTool], max_chars: int) -> dict[str, ServerTool]:
     """Return the tools by names that are unique and that model APIs accept."""
     # In a fixed order, so that a restart gives every tool the same name.
@@ -344,6 +373,6 @@ def _shortened(name: str, max_chars: int | None) -> str:
 
 def _schema(tool: ServerTool) -> str:
     try:
-        return stable_json(tool.parameters)
+        return stable_json(shown_parameters(tool))
     except UnserialisableError:
         return "{}"
