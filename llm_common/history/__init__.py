@@ -9,8 +9,6 @@ if TYPE_CHECKING:
         Losses as Losses,
         contains_value as contains_value,
         losses as losses,
-        text_of as text_of,
-        texts_of as texts_of,
         values_needed as values_needed,
     )
     from llm_common.history.folding import Folded, fold, search_history
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
         Message,
         called_outputs as called_outputs,
         read_messages as read_messages,
+        text_of as text_of,
+        texts_of as texts_of,
     )
     from llm_common.history.policy import FoldPolicy
     from llm_common.history.search import FoundMessage
@@ -46,8 +46,8 @@ _MODULES = {
     "losses": "llm_common.history.compaction_losses",
     "read_messages": "llm_common.history.message_shapes",
     "search_history": "llm_common.history.folding",
-    "text_of": "llm_common.history.compaction_losses",
-    "texts_of": "llm_common.history.compaction_losses",
+    "text_of": "llm_common.history.message_shapes",
+    "texts_of": "llm_common.history.message_shapes",
     "values_needed": "llm_common.history.compaction_losses",
 }
 

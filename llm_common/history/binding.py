@@ -2,9 +2,9 @@
 
 A sentence gets points for words that bind in some language (`binding_words.py`), and a scope by
 its words and its position. What lasts by its own words holds for the conversation: "never", "from
-now on", a fact about the user. Weaker words hold only alone in a message, or in a line before the
-request. What was for one answer, and a consent, holds no longer. A sentence that names only how
-long another one holds belongs to that one.
+now on", a fact about the user. Weaker words hold only alone in a message, in a line before the
+request, or as commands before a question. What was for one answer, and a consent, holds no longer.
+A sentence that names only how long another one holds belongs to that one.
 
 Only what the user typed can hold. Fenced and quoted text, lines of data, lists and code in a long
 message, and its long lines are pasted. Behind a label, as in `[IMPORTANT]` or `<rule>`, a sentence
@@ -23,6 +23,7 @@ from typing import Final, Literal, NamedTuple
 
 from llm_common.history.binding_words import (
     ADVERSATIVES,
+    COMMANDS,
     FRAME,
     JOINERS,
     MANNERS,
@@ -327,7 +328,11 @@ def _sentence(position: int, text: str, scope: Scope) -> Sentence:
 
 
 def _are_apart(texts: Sequence[str]) -> bool:
-    """Return whether the sentences of a line neither ask nor ask for work."""
+    """Return whether the sentences of a line ask for no work, and ask nothing before its end."""
+    if _QUESTION.search(texts[-1]):
+        # Else a text that tells something comes before a question about it.
+        commands = [text for text in texts[:-1] if _first_words(text)[0] in COMMANDS]
+        return 0 < len(commands) == len(texts) - 1 < _MAX_APART
     for text in texts:
         if _QUESTION.search(text) or _names_work(text):
             return False
@@ -338,8 +343,8 @@ def _names_work(text: str) -> bool:
     """Return whether a sentence begins as one that asks for work, or tells something."""
     first, second = _first_words(text)
     # "When you cite something, use the source" tells how, where "when did" would ask.
-    is_way = (first in TASKS and second in MANNERS) or (first == "when" and second == "you")
-    return first in NO_WAYS and not is_way
+    is_way = f"{first} {second}" in ("when you", "do not")
+    return first in NO_WAYS and not is_way and not (first in TASKS and second in MANNERS)
 
 
 def _scope(text: str, line: "Line", *, is_apart: bool, is_reply: bool) -> Scope:
@@ -357,7 +362,7 @@ def _scope(text: str, line: "Line", *, is_apart: bool, is_reply: bool) -> Scope:
         return "conversation"
     first, second = _first_words(text)
     is_way = first in WAYS or (first in TASKS and second in MANNERS)
-    is_way = is_way and not text.endswith(":")
+    is_way = is_way and not text.endswith((":", "?"))
     if is_apart and (points >= _MIN_POINTS_APART or is_way):
         return "conversation"
     return "unplaced"

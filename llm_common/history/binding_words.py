@@ -249,6 +249,8 @@ _WAYS = """
 """
 WAYS: Final = frozenset(_WAYS.replace("_", " ").split())
 """First words of sentences that say how to work, and name no work."""
+COMMANDS: Final = WAYS - {"after", "before", "if", "unless", "when"}
+"""Those that begin no condition."""
 _TASKS = """
     write give show tell translate summarize find check compare list create explain generate make
     solve compute describe discuss analyze read rewrite fix add build change update remove rename

@@ -6,13 +6,13 @@ A value counts if a later call has it as an argument.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from llm_common.history.binding import is_frame, user_words
 from llm_common.history.fold_note import entries_of_output, values_in_text
-from llm_common.history.message_shapes import HistoryMessage
+from llm_common.history.message_shapes import HistoryMessage, text_of
 from llm_common.ranking.lexical import search_stems
 from llm_common.text.canonical import stable_json
 from llm_common.text.sentences import sentences_in
@@ -20,7 +20,6 @@ from llm_common.text.sentences import sentences_in
 _MIN_VALUE_CHARS: Final = 4  # a shorter one is elsewhere by chance
 _READ_LINES: Final = 3  # of an argument: the rest of a longer one is written, as a file is
 _KEPT_SHARE: Final = 0.7  # of the words of a sentence, in one paragraph
-_WORD_CHAR = re.compile(r"\w")
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)")
 
 
@@ -80,23 +79,6 @@ def _is_reworded(sentence: str, paragraphs: Sequence[set[str]]) -> bool:
     return any(len(stems & words) >= _KEPT_SHARE * len(stems) for words in paragraphs if stems)
 
 
-def text_of(messages: Sequence[HistoryMessage]) -> str:
-    """Return what a model reads of messages: texts, calls and outputs."""
-    texts: list[str] = []
-    for message in messages:
-        texts += [*texts_of(message), *(output.text for output in message.outputs)]
-    return "\n".join(texts)
-
-
-def texts_of(message: HistoryMessage) -> Iterator[str]:
-    """Yield the text of a message, if it has one, and its calls."""
-    if message.text:
-        yield message.text
-    for call in message.calls:
-        args = call.args if isinstance(call.args, str) else stable_json(call.args)
-        yield f"{call.name} {args}"
-
-
 def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
     """Return the values of a text that calls have in their arguments: ids, paths, numbers.
 
@@ -123,11 +105,7 @@ def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
 
 def contains_value(text: str, value: str) -> bool:
     """Return whether a text has a value, and not only as a part of a longer one."""
-    # A pattern that begins with a look back takes a hundred times as long in a long text.
-    start = text.find(value)
-    while start >= 0:
-        end = start + len(value)
-        if not _WORD_CHAR.match(text[start - 1 : start]) and not _WORD_CHAR.match(text, end):
-            return True
-        start = text.find(value, start + 1)
-    return False
+    # A pattern that begins with a look back is searched a hundred times slower than a text.
+    hits = re.finditer(re.escape(value), text) if value in text else ()
+    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+    return any(pattern.match(text, hit.start()) for hit in hits)

@@ -24,7 +24,13 @@ import orjson
 
 from llm_common.core.tokens import TokenCounter
 from llm_common.history.binding import Sentence, UserWords, user_words
-from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage, new_message
+from llm_common.history.message_shapes import (
+    NOTE_BEGIN,
+    PINS_BEGIN,
+    HistoryMessage,
+    new_message,
+    text_of,
+)
 from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import text_digest
 from llm_common.text.display import fence_nonce, fenced, one_line
@@ -329,7 +335,7 @@ class NoteWriter:
         for position, lines in notes.items():
             held += [(position, text) for text in _held_in(lines)]
             receipts += filter(None, map(_NAMED.fullmatch, lines))
-        shown_text = "\n".join(_texts_of(shown))
+        shown_text = text_of(shown)
         words = user_words(written, held=held)
         return _Content(
             segments,
@@ -486,13 +492,6 @@ def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
         whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),
     )
     return room.take([f"{_VALUES}{index_line(fitting)}"]) if fitting else []
-
-
-def _texts_of(messages: Sequence[HistoryMessage]) -> Iterator[str]:
-    for message in messages:
-        yield message.text
-        for output in message.outputs:
-            yield output.text
 
 
 def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:

@@ -365,3 +365,20 @@ def called_outputs(messages: Sequence[HistoryMessage]) -> Iterator[CalledOutput]
             answered[output.call_id] += 1
             call = calls[turn] if turn < len(calls) else UNKNOWN_CALL
             yield CalledOutput(index, number, output, call, calls)
+
+
+def text_of(messages: Sequence[HistoryMessage]) -> str:
+    """Return what a model reads of messages: texts, calls and outputs."""
+    texts: list[str] = []
+    for message in messages:
+        texts += [*texts_of(message), *(output.text for output in message.outputs)]
+    return "\n".join(texts)
+
+
+def texts_of(message: HistoryMessage) -> Iterator[str]:
+    """Yield the text of a message, if it has one, and its calls."""
+    if message.text:
+        yield message.text
+    for call in message.calls:
+        args = call.args if isinstance(call.args, str) else stable_json(call.args)
+        yield f"{call.name} {args}"

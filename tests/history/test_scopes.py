@@ -56,6 +56,7 @@ async def section(messages: list[Any], label: str, *, last: str = "Check the pla
         "I really dislike long tables.",
         "Use the 24-hour clock.",
         "Keep the sheets short. Omit logos.",
+        "Do not touch plan.md.",
         "Write in British English.",
         "When you cite a page, name its number.",
     ],
@@ -86,6 +87,23 @@ async def test_a_line_before_a_request_holds_and_a_form_behind_it_does_not_t_07(
     behind = said("user", "How long is the bridge? Digits only, please.")
     assert await section([before], HELD) == ["Use metric units."]
     assert await section([behind], HELD) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "held"),
+    [
+        ("Do not touch plan.md. How long is the bridge?", ["Do not touch plan.md."]),
+        ("Keep it short. Omit logos. How long is it?", ["Keep it short. Omit logos."]),
+        ("The bridge always opens at noon. When does it close?", []),
+        ("If it rains, we go home. How long is the bridge?", []),
+        ("How long is the bridge? Use metric units.", []),
+        ("Do not touch plan.md. Find a bridge.", []),
+    ],
+)
+async def test_commands_hold_before_a_question_in_their_line_t_07(
+    line: str, held: list[str]
+) -> None:
+    assert await section([said("user", line)], HELD) == held
 
 
 async def test_what_was_said_within_a_long_message_is_quoted_t_07() -> None:
