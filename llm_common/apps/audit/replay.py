@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from llm_common.agents import InMemoryContextPointerStore, Session, SessionConfig
 from llm_common.apps.audit.findings import tokens_of
 from llm_common.apps.audit.transcripts import Transcript
+from llm_common.errors import TokenBudgetError
 from llm_common.history import (
     HistoryMessage,
     Message,
@@ -57,7 +58,7 @@ async def replay(
     session = Session(InMemoryContextPointerStore(), session_id="audit", config=config)
     messages = [message for stretch in transcript.stretches for message in stretch.messages]
     called = called_outputs(messages)
-    count = min(sum(len(stretch.calls) for stretch in transcript.stretches), MAX_CALLS)
+    count = min(len(prompt_tokens), MAX_CALLS)
     step = -(-count // MAX_TURNS)
     turns: list[Turn] = []
     earlier: list[HistoryMessage] = []
@@ -68,20 +69,24 @@ async def replay(
             if index in stretch.calls:
                 calls += 1
                 if calls % step == 0:
-                    prompt = await session.fold(prompt)
+                    try:
+                        prompt = await session.fold(prompt)
+                    except TokenBudgetError:
+                        return turns  # the system messages are longer than the limit
                     reply = [
                         *takewhile(lambda part: part.role == "assistant", stretch.prompt[index:])
                     ]
                     needed = values_needed(reply, text_of(earlier))
                     folded = read_messages(prompt)
-                    turn = Turn(
-                        needed=len(needed),
-                        recorded_tokens=prompt_tokens[calls - 1],
-                        recorded_values=_values_in(stretch.prompt[:index], needed),
-                        tokens=tokens_of(folded, config.counter),
-                        values=_values_in(folded, needed),
+                    turns.append(
+                        Turn(
+                            needed=len(needed),
+                            recorded_tokens=prompt_tokens[calls - 1],
+                            recorded_values=_values_in(stretch.prompt[:index], needed),
+                            tokens=tokens_of(folded, config.counter),
+                            values=_values_in(folded, needed),
+                        )
                     )
-                    turns.append(turn)
                 if calls == count:
                     return turns
             shown = message

@@ -22,7 +22,7 @@ from llm_common.text import stable_json
 
 Record = Mapping[str, Any]
 
-_SUFFIXES: Final = (".jsonl", ".json")
+_SUFFIXES: Final = (".jsonl", ".json", ".traj")
 # What the host wrote under the user's name: `<system-reminder>`, `<environment_context>`.
 _OF_HOST = re.compile(
     r"\s*(?:# AGENTS\.md instructions|<[a-z]+[-_][a-z_-]+>.*</[a-z]+[-_][a-z_-]+>\s*$).*", re.DOTALL
@@ -125,6 +125,7 @@ class _Reader:
         self._kept_from: object = None
         self._position_of: dict[object, int] = {}
         self._is_sidechain: object = None
+        self._request: list[Record] = []  # the last one
 
     @property
     def _stretch(self) -> Stretch:
@@ -138,15 +139,22 @@ class _Reader:
             match record:
                 case [{"role": _}, *_]:
                     self._read_request(record)
-                case {"messages": [{"role": _}, *_] as messages} | {
-                    "traj": [{"role": _}, *_] as messages
-                }:
+                case (
+                    {"messages": [{"role": _}, *_] as messages}
+                    | {"body": {"messages": [{"role": _}, *_] as messages}}
+                    | {"request": {"body": {"messages": [{"role": _}, *_] as messages}}}
+                    | {"history": [{"role": _}, *_] as messages}
+                    | {"traj": [{"role": _}, *_] as messages}
+                ):
                     self._read_request(messages)
                 case [_, *_]:
                     for item in record:
                         self.read(item)
+                    return
                 case {"type": str(kind)}:
                     self._read_line(kind, record)
+                case {"role": "tool", "content": [*_] as blocks}:
+                    self._add("chat completions", {**record, "content": _output_text(blocks)})
                 case {"role": _}:
                     self._add("chat completions", record)
         except (AttributeError, KeyError, TypeError, UnserialisableError):
@@ -172,7 +180,10 @@ class _Reader:
 
     def _add(self, host: str, *raw_messages: Record) -> None:
         for raw in raw_messages:
-            self._stretch.messages += read_messages([raw])
+            [message] = read_messages([raw])
+            if len(message.calls) < len(raw.get("tool_calls") or ()):
+                raise TypeError("calls of another form")
+            self._stretch.messages.append(message)
             self.transcripts[-1].host = host
             self._is_read = True
 
@@ -184,7 +195,9 @@ class _Reader:
     # --- chat completions: requests, each with its whole prompt
 
     def _read_request(self, messages: list[Record]) -> None:
-        before = [message.raw for message in self._stretch.prompt]
+        before = self._request
+        if messages == before[: len(messages)]:
+            messages = before  # the user took something back, and it was sent
         start = len(before)
         if messages[:start] != before:
             common = [index for index, message in enumerate(messages) if message in before]
@@ -202,7 +215,10 @@ class _Reader:
                 name = f"{self.transcripts[0].name}#{len(self.transcripts) + 1}"
                 self.transcripts.append(Transcript(name))
                 start = 0
-        self._add("chat completions", *messages[start:])
+        self._request = messages
+        for message in messages[start:]:
+            self.read(message)
+        self._is_read = True
 
     # --- Claude Code: a line for each block
 

@@ -86,6 +86,11 @@ def test_a_record_of_an_unknown_kind_is_said(tmp_path: Path) -> None:
     assert audited(recorded.write(tmp_path / "a.jsonl", lines))["other_records"]["unknown"] == 1
 
 
+def test_records_in_a_list_count_one_by_one(tmp_path: Path) -> None:
+    lines: list[Any] = [*recorded.codex(), [{"speaker": "nobody"}, {"speaker": "somebody"}]]
+    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["other_records"]["unknown"] == 2
+
+
 def test_a_document_over_many_lines_is_one_session(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps(recorded.requests()[1], indent=1))
@@ -310,6 +315,66 @@ def test_a_branch_is_no_compaction_t_20(tmp_path: Path) -> None:
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
+
+
+def test_a_prompt_that_the_user_took_back_is_no_compaction_t_20(tmp_path: Path) -> None:
+    messages = [user("How late is it?"), {"role": "assistant", "content": "Late."}, user("Why?")]
+    requests = [{"messages": messages[:end]} for end in (3, 1, 3)]
+    session = audited(recorded.write(tmp_path / "a.jsonl", requests))
+    assert (session["compactions"], len(session["prompt_tokens"])) == ([], 1)
+    assert session["tokens"] == audited(recorded.write(tmp_path / "b", requests[:1]))["tokens"]
+
+
+@pytest.mark.parametrize("names", ["body", "request body"])
+def test_a_request_in_the_record_of_a_proxy_is_read_t_20(tmp_path: Path, names: str) -> None:
+    whole = audited(recorded.write(tmp_path / "a.jsonl", recorded.requests()))
+    lines: list[Any] = recorded.requests()
+    for name in reversed(names.split()):
+        lines = [{name: line, "time": "10:00"} for line in lines]
+    assert audited(recorded.write(tmp_path / "a.jsonl", lines)) == whole
+
+
+def test_a_trajectory_of_swe_agent_is_read_t_20(tmp_path: Path) -> None:
+    history = recorded.requests()[1]["messages"]
+    run = {"trajectory": [{"query": history[:2]}], "history": history, "info": {}}
+    (tmp_path / "a.traj").write_text(json.dumps(run))
+    assert len(audited(tmp_path)["outputs"]) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "exit", "content": "Submitted."},
+        {"role": "assistant", "tool_calls": [{"id": "c9", "name": "ls", "arguments": {}}]},
+        "Submitted.",
+    ],
+    ids=["role", "calls", "text"],
+)
+def test_a_message_of_a_new_form_is_counted_and_those_behind_it_are_read_t_20(
+    tmp_path: Path, message: Any
+) -> None:
+    request = recorded.requests()[1]
+    whole = audited(recorded.write(tmp_path / "a.jsonl", [request]))
+    request["messages"].insert(2, message)
+    session = audited(recorded.write(tmp_path / "a.jsonl", [request]))
+    assert session.pop("other_records") == {**whole.pop("other_records"), "unknown": 1}
+    assert session == whole
+
+
+def test_blocks_of_an_output_count_as_their_text_t_20(tmp_path: Path) -> None:
+    request = recorded.requests()[1]
+    tokens = audited(recorded.write(tmp_path / "a.jsonl", [request]))["tokens"]
+    request["messages"][-1]["content"] = [{"type": "text", "text": recorded.LISTING}]
+    assert audited(recorded.write(tmp_path / "a.jsonl", [request]))["tokens"] == tokens
+
+
+def test_instructions_that_exceed_the_limit_end_the_comparison(tmp_path: Path) -> None:
+    request = recorded.requests()[1]
+    request["messages"][0]["content"] = "Be brief. " * 900
+    file = recorded.write(tmp_path / "a.jsonl", [request])
+    [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
+    assert (session["turns"], len(session["outputs"])) == ([], 1)
+    assert len(audited(file)["turns"]) == 1
 
 
 def test_conversations_in_one_document_are_sessions(tmp_path: Path) -> None:
