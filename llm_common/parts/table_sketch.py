@@ -55,6 +55,7 @@ _MAX_FACET_VALUES: Final = 400
 _MAX_FACET_CHARS: Final = 40
 _MAX_DENSE_VALUES: Final = 30
 _QUERY_COLUMNS: Final = 2
+_PAGE_CHARS: Final = 5_000  # of rows that fit one answer
 UNNAMED: Final = "records"
 """The name of the records of a result that nothing can query."""
 
@@ -117,7 +118,28 @@ class TableSketch:
 
     @cached_property
     def query(self) -> str:
-        """A query that a model can copy, with fields of the question. "" if nothing can query."""
+        """A query that a model can copy, for all records. "" if nothing can query.
+
+        It has the fields of the question, or all fields if one answer is likely to hold them.
+        """
+        # Beside some columns a table in SQL has their texts, which `*` would have too.
+        has_texts = any(column.type.has_texts for column in self._columns)
+        is_short = sum(self._widths) * self._table.total_rows <= _PAGE_CHARS
+        if is_short and not has_texts:
+            return self._query_for("*")
+        return self._query_for(self._asked_names)
+
+    @cached_property
+    def query_for_matches(self) -> str:
+        """The query, for the records alone that meet the question's conditions."""
+        question = self._question
+        where = self._where(question) if question and question.total else ""
+        query = self._query_for(self._asked_names) if where else self.query
+        return query and query + where
+
+    @property
+    def _asked_names(self) -> str:
+        """The names in SQL of the columns that the question asks for, or of the first."""
         question = self._question
         asked: Sequence[int] = question.columns[:_MAX_ASKED_COLUMNS] if question else ()
         if question and question.total:
@@ -127,18 +149,12 @@ class TableSketch:
             name = self._table.columns[index]
             if _name(name) == name:  # a name that is clipped or escaped is no name in SQL
                 names.append(quoted(name))
-        if not names or self._sql_name == UNNAMED:
-            return ""
-        columns = ", ".join(names[: max(len(asked), _QUERY_COLUMNS)])
-        return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
+        return ", ".join(names[: max(len(asked), _QUERY_COLUMNS)])
 
-    @cached_property
-    def query_for_matches(self) -> str:
-        """The query, for the records alone that meet the question's conditions."""
-        question = self._question
-        if self.query and question and question.total:
-            return self.query + self._where(question)
-        return self.query
+    def _query_for(self, columns: str) -> str:
+        if not columns or self._sql_name == UNNAMED:
+            return ""
+        return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
 
     def _where(self, question: TableQuestion) -> str:
         """Return the conditions of a question that one column and few values express."""
@@ -155,18 +171,18 @@ class TableSketch:
         self._write_fields(lines)
         if self._table.total_rows > len(self._table.rows):
             lines.add(f"Counted and compared: the first {len(self._table.rows):,} records.")
-        rows = 0
+        rows, has_all = 0, False
         question = self._question
         if question is not None:
             self._write_conditions(lines, question)
-            rows = self._write_matches(lines, question)
+            rows, has_all = self._write_matches(lines, question)
             # Beside few records a reader takes counts for their values.
             if rows and len(question.rows) <= _FEW_RECORDS:
-                return rows == len(question.rows)
+                return has_all
         self._write_facets(lines, 1.0 if rows else _FACETS_SHARE_BEFORE_ROWS)
         if not rows:
             self._write_ends(lines)
-        return question is not None and 0 < len(question.rows) == rows
+        return has_all
 
     def write_names(self, lines: Lines) -> None:
         """Write the headline and the names of the fields in one line."""
@@ -222,8 +238,13 @@ class TableSketch:
         if len(question.conditions) > 1:
             lines.add(f"All of these: {question.total:,} of {total:,} records")
 
-    def _write_matches(self, lines: Lines, question: TableQuestion) -> int:
-        """Write the records that the question asks for, and return their number."""
+    def _write_matches(self, lines: Lines, question: TableQuestion) -> tuple[int, bool]:
+        """Write the records that the question asks for.
+
+        Returns:
+            Their number, and whether all of them are written, with whole cells in the columns that
+            it names.
+        """
         rows = question.rows
         kind = "Nearest record" if question.conditions and not question.total else "Record"
         columns = self._match_columns(question)
@@ -233,8 +254,13 @@ class TableSketch:
             columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records" if question.is_claimed else "that match in part"
             head = f"{kind}s: {self._row_names(columns)}"
-            shown = (self._row(row, columns) for row in rows[:_MAX_ROWS])
-            return lines.add_rows(head, shown, len(rows), noun=noun)
+            shown = [self._row(row, columns, _MAX_LONG_CELL_CHARS) for row in rows[:_MAX_ROWS]]
+            is_clipped = sum(len(row) + 1 for row in (head, *shown)) > lines.left
+            if is_clipped:
+                shown = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
+                is_clipped = any(self._is_long_in(index, rows) for index in question.columns)
+            count = lines.add_rows(head, shown, len(rows), noun=noun)
+            return count, count == len(rows) and not is_clipped
         heads = {}
         of = f" of {len(rows)}" if question.is_claimed else ""
         for number, row in enumerate(rows, start=1):
@@ -246,8 +272,9 @@ class TableSketch:
         for number, row in enumerate(ordered):
             limit = lines.left // (len(ordered) - number)
             fields = self._fields_of(row, columns, limit - len(heads[row]) - 1)
-            count += bool(lines.add_rows(heads[row], fields, len(fields), noun="fields"))
-        return count
+            if lines.add_rows(heads[row], fields, len(fields), noun="fields"):
+                count += row in rows
+        return count, 0 < count == len(rows)
 
     def _fields_of(self, row: int, columns: Sequence[int], max_chars: int) -> list[str]:
         """Return a line for each field of a record, as many as fit, with some columns first."""
@@ -302,6 +329,9 @@ class TableSketch:
 
     def _is_readable_in(self, column: int, rows: Sequence[int]) -> bool:
         return any(map(_is_readable, self._cells(column, rows)))
+
+    def _is_long_in(self, column: int, rows: Sequence[int]) -> bool:
+        return any(len(cell_text(cell)) > _MAX_CELL_CHARS for cell in self._cells(column, rows))
 
     def _has_links(self, column: int) -> bool:
         return any("://" in cell_text(cell) for cell in self._cells(column, self._sample))

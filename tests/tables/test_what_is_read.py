@@ -44,5 +44,5 @@ def test_the_query_of_each_preview_runs_t_03(text: str) -> None:
 
 def test_a_preview_without_room_has_no_query() -> None:
     records = find_records([{"order id": n, "state": "open"} for n in range(90)])
-    assert "sql: " not in ResultSketch(records, "", name="get_3ac5").text(70)
+    assert "sql: " not in ResultSketch(records, "", name="get_3ac5").text(62)
     assert "sql: " not in ResultSketch(records, "", name="records").text(900)

@@ -11,7 +11,6 @@ from llm_common.history.policy import SEARCH_NAME, FoldPolicy
 from llm_common.pointers.reading import READER_NAME
 from llm_common.ranking.embeddings import Embedder
 from llm_common.tables.sql.database import QUERY_NAME
-from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 
 FINDER_NAME: Final = "find_tools"
 
@@ -75,7 +74,8 @@ class SessionConfig:
         pinned: Texts that each prompt of `fold` has word for word, such as an application's rules.
         max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
             some. None always shows all tools.
-        max_read_tokens: Maximum tokens of an answer of the tools that read and search.
+        max_read_tokens: Maximum tokens of an answer of the tools that read and search. As many as
+            those of a result that stays whole.
         search_name: The name of the tool that searches.
         query_name: The name of the tool that queries records.
         finder_name: The name of the tool that finds hidden tools.
@@ -92,7 +92,7 @@ class SessionConfig:
     fold: FoldPolicy | None = _FOLD
     pinned: tuple[str, ...] = ()
     max_tool_tokens: int | None = 4_000
-    max_read_tokens: int = DEFAULT_MAX_TOKENS
+    max_read_tokens: int = 2_000
     search_name: str = SEARCH_NAME
     query_name: str = QUERY_NAME
     finder_name: str = FINDER_NAME

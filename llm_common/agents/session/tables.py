@@ -41,6 +41,7 @@ _MAX_RESULT_BYTES: Final = 64_000_000  # a larger one would be parsed for second
 # Of the newest results, which a list of tables reads in a quarter of a second.
 _MAX_LISTED_BYTES: Final = 4_000_000
 _MAX_CELL_CHARS: Final = 300
+_MAX_LONG_CELL_CHARS: Final = 2_000  # where they all fit
 _MIN_CELL_CHARS: Final = 10
 _MAX_NOTES_CHARS: Final = 400
 _MAX_OTHER_NAMES: Final = 20
@@ -344,7 +345,9 @@ def answer_text(
         whole=lambda shown: counter.count(page.text(start + len(shown))),
     )
     if shown:
-        return page.text(start + len(shown))
+        end = start + len(shown)
+        text = page.text(end, max_chars=_MAX_LONG_CELL_CHARS)
+        return text if counter.count(text) <= max_tokens else page.text(end)
 
     def fits(max_chars: int, columns: int | None) -> bool:
         text = page.text(start + 1, max_chars=max_chars, columns=columns)
