@@ -205,12 +205,12 @@ _MONTH: Final = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))}|s
 _DAY: Final = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _OF_YEAR: Final = r"(?:,?\s*(?:(?:of|in)\s+)?(?P<year>(?:19|20)\d\d)\b(?!-))"
 _START: Final = r"(?<![\w.,$€£/-])"
-_END: Final = r"(?![\w/-]|[.,]\d)"
+_END: Final = r"(?![\w/-]|[.,:]\d)"
 _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Ends | None]], ...]] = (
     (
         re.compile(
             _START + r"(\d{4})[-/.](0?[1-9]|1[0-2])(?:[-/.]([0-3]?\d)"
-            r"(?:[t ](\d\d:\d\d(?::\d\d)?)z?)?)?" + _END
+            r"(?:[t ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)z?)?)?" + _END
         ),
         _iso,
     ),

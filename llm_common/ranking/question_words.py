@@ -23,7 +23,13 @@ _WORD: Final = re.compile(
     r"|[^\s,;!?()\[\]{}\"“”]+"
 )
 _TRIMMED: Final = ".:'`*-\N{RIGHT SINGLE QUOTATION MARK}"
+_NUMBER_START: Final = re.compile(r"-?\.?(?=\d)")
 _POSSESSIVE: Final = re.compile(r"(?:['\N{RIGHT SINGLE QUOTATION MARK}]|/)s$")
+
+
+def exact(number: float) -> str:
+    """Return a number with all of its digits, as a condition needs them."""
+    return repr(number).removesuffix(".0")
 
 
 def set_of(words: str) -> frozenset[str]:
@@ -88,8 +94,9 @@ _SCALES: Final = {
 }
 _NUMBER: Final = re.compile(
     r"(?P<sign>[-\u2212+]?)(?P<currency>[$€£¥₹]?)(?P<inner>-?)"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*|(?=\.\d))(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
 )
+_SCALED_DIGITS: Final = 9  # behind the point, where 2.3 times 1,000 is 2,299.9999999999995
 _CURRENCIES: Final = set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
 
 
@@ -167,8 +174,8 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.sign == "between":
-            return f"between {self.low:.15g} and {self.high:.15g}"
-        return f"{self.sign} {self.low:.15g}"
+            return f"between {exact(self.low)} and {exact(self.high)}"
+        return f"{self.sign} {exact(self.low)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +229,9 @@ def words_of(text: str) -> list[Word]:
     words: list[Word] = []
     for match in _WORD.finditer(text):
         trimmed = match[0].rstrip(_TRIMMED).lstrip(_TRIMMED)
-        if match[0].startswith("-") and trimmed[:1].isdigit():
-            trimmed = f"-{trimmed}"  # a number below zero
+        sign = _NUMBER_START.match(match[0])
+        if sign is not None:
+            trimmed = sign[0] + trimmed  # a number below zero, or one such as `.5`
         if not trimmed:
             continue
         if len(words) == _MAX_WORDS:
@@ -240,7 +248,7 @@ class QuestionWords:
     Attributes:
         text: Its first 4,000 characters, with single blanks.
         words: Its words.
-        phrases: Each run of up to eight words, folded, with the indexes of its first words.
+        phrases: Each run of up to eight words, folded, with the indexes of these words.
         numbers: Its numbers, in their order.
         is_cut: Whether the question goes on behind the last of these words.
     """
@@ -251,11 +259,12 @@ class QuestionWords:
         self.text = text
         self.words = words_of(text)
         self.is_cut = len(question) > _MAX_CHARS or len(self.words) == _MAX_WORDS
-        self.phrases: dict[str, list[int]] = {}
+        self.phrases: dict[str, list[range]] = {}
         for index, word in enumerate(self.words):
-            for last in self.words[index : index + _MAX_PHRASE_WORDS]:
+            following = self.words[index : index + _MAX_PHRASE_WORDS]
+            for end, last in enumerate(following, start=index + 1):
                 phrase = folded(text[word.start : last.end])
-                self.phrases.setdefault(phrase, []).append(index)
+                self.phrases.setdefault(phrase, []).append(range(index, end))
         self.numbers = list(self._numbers())
 
     def index_at(self, position: int) -> int:
@@ -338,7 +347,9 @@ class QuestionWords:
             following = self.words[end].text if end < len(self.words) else ""
         if following in _CURRENCIES:
             is_money, end = True, end + 1
-        return Number(value * scale, range(index, end), scale, unit, is_money, is_open)
+        if scale != 1:
+            value = round(value * scale, _SCALED_DIGITS)
+        return Number(value, range(index, end), scale, unit, is_money, is_open)
 
     def comparisons(self) -> Iterator[Comparison]:
         """Yield what the question says of its numbers, in their order."""

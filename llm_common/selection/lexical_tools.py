@@ -85,9 +85,8 @@ class _Request:
                 taken.update(value.words)
                 self.values.append(value)
         self._spelled: defaultdict[str, list[range]] = defaultdict(list)
-        for phrase, indexes in self.question.phrases.items():
-            length = len(phrase.split())
-            self._spelled[_plain(phrase)] += [range(index, index + length) for index in indexes]
+        for phrase, ranges in self.question.phrases.items():
+            self._spelled[_plain(phrase)] += ranges
 
     def spelled(self, text: str) -> list[range]:
         """Return where the request has a text, whatever joins its parts: `user_id`, `user id`."""

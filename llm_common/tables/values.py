@@ -130,7 +130,9 @@ def elements_of(cell: Cell) -> tuple[str, ...]:
     if cell is None:
         return ()
     if isinstance(cell, str):
-        return (cell,) if number_of(cell) is not None else _elements_in(cell)
+        match = number_match(cell)
+        is_number = match is not None and (unit_of(match) or number_of(cell) is not None)
+        return (cell,) if is_number else _elements_in(cell)
     return (cell_text(cell),)
 
 

@@ -546,6 +546,40 @@ def test_legends_footers_and_notes_stand_beside_the_records_t_17() -> None:
     assert records.fields == (("cut", "... [truncated, 500 more lines]"),)
 
 
+def test_a_last_row_with_the_sum_of_the_others_is_no_record_t_17() -> None:
+    fruit = "fruit,boxes,kg\nApple,10,4\nPear,20,6\nPlum,30,5\n"
+    records = find_records(f"{fruit}Total,60,15\n")
+    assert records.tables[0].total_rows == 3
+    assert records.fields == (("1 other line", "Total | 60 | 15"),)
+    # Something else may be called so.
+    assert only_table(f"{fruit}Total,41,7\n").total_rows == 4
+
+
+def test_a_second_row_of_names_or_units_is_no_record_t_17() -> None:
+    table = only_table("Region;Area;Rain\n;km\u00b2;mm\nNorth;40;700\nSouth;50;650\nEast;25;900\n")
+    assert table.columns == ("Region", "Area km\u00b2", "Rain mm")
+    assert table.total_rows == 3
+
+
+def test_a_first_record_without_numbers_is_a_record_t_17() -> None:
+    table = only_table("Year,Growth,Change\n2001,N/A,-\n2002,1.5,3\n2003,2.5,4\n2004,2,6\n")
+    assert table.total_rows == 4
+    table = only_table("Name,Growth,Change\nA,none yet,none yet\nB,1,3\nC,2,4\nD,2,6\n")
+    assert table.total_rows == 4
+
+
+def test_a_line_behind_a_blank_row_is_a_note_at_the_end_only_t_17() -> None:
+    head = "Trade,2001,2002\nTimber,1,2\nIron,3,4\nFood,5,6\n"
+    assert only_table(f"{head},,\nSource: a yearbook.,,\n").total_rows == 3
+    assert only_table(f"{head},,\nWool,,\nPaper,7,8\n").total_rows == 5
+    assert only_table(f"{head},,\nPaper,7,8\nWool,,\n").total_rows == 5
+
+
+def test_names_of_columns_are_told_from_keys_that_are_the_same_word() -> None:
+    fields = "id;Id\nname;Name\nplace;Ort\nlink;Link\nzip;PLZ\n"
+    assert only_table(f"name;label\n{fields}").columns == ("name", "label")
+
+
 def test_repeated_headings_and_rules_are_no_records_t_17() -> None:
     page = "id,name,qty\n--,----,---\n" + "".join(f"{n},n{n},{n}\n" for n in range(12))
     assert only_table(page * 2).total_rows == 24

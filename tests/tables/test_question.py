@@ -231,3 +231,110 @@ def test_a_number_is_no_beginning_of_a_longer_one() -> None:
     columns = [Column(table, index) for index in range(len(table.columns))]
     question = "Which size had the quake in Afghanistan of January 2018?"
     assert read_question(question, table, columns).rows == (9,)
+
+
+def conditions(question: str, records: list[dict[str, Json]]) -> list[tuple[str, int]]:
+    """Return the conditions of a question and how many records meet each."""
+    read = reading(question, table_of_records("", records))
+    return [(condition.text, len(condition.rows)) for condition in read.conditions]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("How many have rain that is not 0.0?", ("rain is not 0", 2)),
+        ("How many have rain of 0?", ("rain = 0", 3)),
+        ("How many have rain over .25?", ("rain > 0.25", 1)),
+        ("How many have rain of .25?", ("rain = 0.25", 1)),
+        ("How many have rain over 0.24999999999999997?", ("rain > 0.24999999999999997", 2)),
+    ],
+)
+def test_numbers_are_compared_by_value_in_every_notation(
+    question: str, expected: tuple[str, int]
+) -> None:
+    records: list[dict[str, Json]] = [{"rain": cell} for cell in ("0", "0.0", "0.00", ".25", "0.5")]
+    assert conditions(question, records) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("moment", "count"),
+    [
+        ("2015-11-06T17:43:00", 2),
+        ("2015-11-06 17:43:00", 2),
+        ("2015-11-06 17:43", 3),
+        ("2015-11-06T17:43:10.25", 1),
+    ],
+)
+def test_a_time_is_found_however_it_is_joined_to_its_day(moment: str, count: int) -> None:
+    records: list[dict[str, Json]] = [
+        {"at": f"2015-11-06T17:43:{second}"} for second in ("00", "00")
+    ]
+    records.append({"at": "2015-11-06T17:43:10.25"})
+    [(_, rows)] = conditions(f"How many were at {moment}?", records)
+    assert rows == count
+
+
+def test_a_flag_that_is_no_leaves_out_records_without_it() -> None:
+    records: list[dict[str, Json]] = [{"paid": "YES"}, {"paid": "NO"}, {"paid": ""}]
+    assert conditions("How many have paid NO?", records) == [("paid = no", 1)]
+    assert conditions("How many have paid YES?", records) == [("paid = yes", 1)]
+
+
+def test_a_word_that_names_the_column_of_a_value_is_no_value() -> None:
+    records: list[dict[str, Json]] = [
+        {"field": "type", "type": "text"},
+        {"field": "size", "type": "text"},
+        {"field": "id", "type": "key"},
+    ]
+    assert conditions("How many have type text?", records) == [("type = text", 2)]
+    assert conditions("How many have field type?", records) == [("field = type", 1)]
+
+
+def test_the_year_in_the_name_of_a_column_is_no_date() -> None:
+    records: list[dict[str, Json]] = [
+        {"Year": year, "Oil price (Yearbook (2016))": price}
+        for year, price in ((2015, 40.5), (2016, 50.5), (2017, 60.5))
+    ]
+    question = "Which have less than 55 Oil price (Yearbook (2016))?"
+    assert conditions(question, records) == [('"Oil price (Yearbook (2016))" < 55', 2)]
+
+
+def test_the_number_in_a_name_is_no_date_and_no_amount() -> None:
+    records: list[dict[str, Json]] = [
+        {"team": "TSV 1860", "day": "2020-01-05", "goals": 1860},
+        {"team": "Blau 07", "day": "2020-01-06", "goals": 2},
+    ]
+    assert conditions("How many have team TSV 1860?", records) == [("team = TSV 1860", 1)]
+
+
+def test_a_sentence_is_found_with_the_mark_at_its_end() -> None:
+    records: list[dict[str, Json]] = [
+        {"note": note} for note in ("The name.", "The size.", "The id.")
+    ]
+    assert conditions("How many have note The name.?", records) == [("note = The name.", 1)]
+
+
+def test_a_percentage_with_a_decimal_comma_is_one_value() -> None:
+    records: list[dict[str, Json]] = [
+        {"share": cell} for cell in ("352.094", "0,29%", "0,93%", "0,29%")
+    ]
+    assert "0" not in (Column(table_of_records("", records), 0).value_counts or {})
+
+
+def test_not_a_place_of_two_parts_may_be_one_value_or_two() -> None:
+    records: list[dict[str, Json]] = [
+        {"place": place} for place in ("Raleigh, Carolina", "Durham, Carolina", "Orlando, Florida")
+    ]
+    read = reading(
+        "How many have a place that is not Raleigh, Carolina?", table_of_records("", records)
+    )
+    assert not read.is_claimed
+
+
+def test_a_question_with_an_ellipsis_within_is_read() -> None:
+    records: list[dict[str, Json]] = [
+        {"answer": "\u2026"},
+        {"answer": "too much \u2026"},
+        {"answer": "x"},
+    ]
+    assert reading("How many answer \u2026 too much \u2026?", table_of_records("", records))

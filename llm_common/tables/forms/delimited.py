@@ -12,7 +12,7 @@ from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
 from llm_common.tables.forms.fit import MIN_LINES, MOST, SAMPLE_LINES, share_of
-from llm_common.tables.forms.heading import heading_evidence
+from llm_common.tables.forms.heading import heading_evidence, is_second_heading
 from llm_common.tables.table import Table, table_of_rows
 
 DELIMITERS: Final = ("\t", ",", ";", "|")
@@ -69,6 +69,7 @@ class _Fit(NamedTuple):
         width: Number of cells in a row.
         preface: Number of rows before the first record or heading.
         header: The names of the columns, or None if the first row is a record.
+        start: Number of rows before the first record.
         share: Share of the rows that have the width.
     """
 
@@ -76,6 +77,7 @@ class _Fit(NamedTuple):
     width: int
     preface: int
     header: list[str] | None
+    start: int
     share: float
 
 
@@ -95,7 +97,11 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
     names = list(filter(None, header))
     is_heading = evidence > 0 and 2 * len(set(names)) > len(names)
     if is_heading or (evidence == 0 and _are_names(header)):
-        return _Fit(delimiter, width, preface, header, count / len(rows))
+        start, second = preface + 1, rows[preface + 1]
+        if is_second_heading(second, rows[preface + 2 :]):
+            start += 1
+            header = [" ".join(filter(None, names)) for names in zip(header, second, strict=False)]
+        return _Fit(delimiter, width, preface, header, start, count / len(rows))
     # Sentences of prose have commas too.
     may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))
     # Colons also stand in times, addresses, and behind keys.
@@ -105,7 +111,7 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
         return None
     if evidence == 0 or count < len(rows) or may_be_prose:
         return None
-    return _Fit(delimiter, width, 0, None, 1)
+    return _Fit(delimiter, width, 0, None, 0, 1)
 
 
 def _is_title(row: list[str]) -> bool:
@@ -129,8 +135,8 @@ class _Records:
     """The rows of delimited lines that are records, which can be read once.
 
     Attributes:
-        others: The rows that are something else: before the heading, rules, repeated headings and
-            notes at the end.
+        others: The rows that are something else: before the heading, the first of two headings,
+            rules, repeated headings and notes at the end.
         misfits: Number of rows of another width.
     """
 
@@ -141,26 +147,30 @@ class _Records:
         self.misfits = 0
 
     def __iter__(self) -> Iterator[list[str]]:
-        delimiter, width, preface, header, _ = self._fit
+        delimiter, width, preface, _, start, _ = self._fit
         names: list[str] = []
         notes: list[list[str]] = []  # or records that lack their last cells, if more follow
-        has_ragged = False
+        has_ragged = is_apart = False
         rows = self._lines.rows()
         if delimiter == "|":  # blanks beside it are there to align it
             rows = (list(map(str.strip, row)) for row in rows)
         for number, row in enumerate(rows):
             # A line with the delimiter is no preface: it may be the record of another table.
             self.misfits += len(row) != width and (number >= preface or len(row) > 1)
-            if number == preface and header is not None:
+            if preface <= number < start:
                 names = row
+                if number < start - 1:  # shows above which columns its names stand
+                    self._add_other(row)
             elif number < preface or len(row) == 1 or row == names or _is_rule(row):
                 self._add_other(row)
-            elif self._is_note(row):
+                is_apart = _is_rule(row)
+            elif self._is_note(row, is_apart=is_apart):
                 notes.append(row)
             else:
                 has_ragged = has_ragged or bool(notes)
                 yield from notes
                 notes.clear()
+                is_apart = False
                 yield row
         if has_ragged:
             yield from notes
@@ -168,9 +178,9 @@ class _Records:
             for row in notes:
                 self._add_other(row)
 
-    def _is_note(self, row: list[str]) -> bool:
+    def _is_note(self, row: list[str], *, is_apart: bool) -> bool:
         if len(row) == self._fit.width:
-            return _is_title(row) and sum(map(len, row)) > _MAX_NAME_CHARS
+            return _is_title(row) and (is_apart or sum(map(len, row)) > _MAX_NAME_CHARS)
         # A stray quote joins cells.
         delimiters = self._fit.delimiter.join(row).count(self._fit.delimiter)
         return delimiters < self._fit.width - 1

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from llm_common.tables.column_types import MARKERS
 from llm_common.tables.forms.fit import MOST, share_of
 
 NUMBER: Final = re.compile(r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s)?\)?")
 _MARKS: Final = re.compile(r"[^\w\s]")
 _NAME_MARKS: Final = frozenset("-./()%#&?")  # also stand in names
 _ID_CHARS: Final = 8
+_MIN_KEYS: Final = 5
 _YEAR: Final = re.compile(r"(?:1[89]|20)\d\d")
 
 
@@ -33,14 +35,39 @@ def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int
     return evidence
 
 
+def is_second_heading(row: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether a row below the names has their units or parts, and is no record.
+
+    A record has a number in some column of numbers, or the same mark in those without one.
+
+    Args:
+        row: The row.
+        rows: Rows behind it.
+    """
+    texts = set()
+    for index, cell in enumerate(row):
+        cells = [record[index] for record in rows if len(record) > index and record[index]]
+        if share_of(cells, _is_number) >= MOST:
+            if _is_number(cell):
+                return False
+            texts.add(cell)
+    return len(texts - MARKERS - {""}) > 1
+
+
+def _is_number(cell: str) -> bool:
+    return NUMBER.fullmatch(cell) is not None
+
+
 def _vote(name: str, cells: Sequence[str]) -> int:
     """Return 1 if the cells have something in common that their name lacks, less if it has it."""
     if name in cells:
-        return -2
-    if share_of(cells, lambda cell: NUMBER.fullmatch(cell) is not None) >= MOST:
+        # Among keys, as in a list of fields with a field `name`, it would be the only one twice.
+        is_key = len(cells) >= _MIN_KEYS and len(set(cells)) == len(cells)
+        return 0 if is_key else -2
+    if share_of(cells, _is_number) >= MOST:
         if not any(map(str.isdigit, name)):
             return 1
-        return -1 if NUMBER.fullmatch(name) else 0
+        return -1 if _is_number(name) else 0
     # Such as digests, ids and modes of files.
     if len(name) >= _ID_CHARS and all(len(cell) == len(name) for cell in cells):
         return -1

@@ -3,6 +3,7 @@
 Each form is recognized by its lines alone, in linear time. A text that fits no form has no table.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from llm_common.tables.columns import Column
 from llm_common.tables.forms.aligned import aligned
 from llm_common.tables.forms.blocks import blocks, key_values
 from llm_common.tables.forms.delimited import delimited
@@ -18,9 +20,16 @@ from llm_common.tables.forms.logs import fields_log, log, logfmt
 from llm_common.tables.forms.marked_up import html_tables, ruled_tables
 from llm_common.tables.forms.word_columns import word_columns, word_sections
 from llm_common.tables.table import Table
+from llm_common.tables.values import number_of, row_text
 
 _DIGIT: Final = re.compile(r"\d")
 _MAX_PREFACE: Final = 3
+_MAX_CELL_CHARS: Final = 60
+# Also says so in French, Spanish, Italian and German.
+_TOTAL: Final = re.compile(
+    r"(?:grand |all )?(?:total|sum\b|suma\b|somme\b|gesamt|summe\b|insgesamt)", re.IGNORECASE
+)
+_ROUNDING: Final = 1e-3  # of the summands
 _MIN_SHARE: Final = 0.5
 _TITLE_LINES: Final = 2  # a title and a heading
 """Share of the lines of a text that its tables have, if these do not fill it."""
@@ -28,6 +37,30 @@ _TITLE_LINES: Final = 2  # a title and a heading
 
 def tables_in_text(text: str) -> list[Table]:
     """Return the tables of a plain text, in the order of the text, or []."""
+    return list(map(_without_total, _tables_in(text)))
+
+
+def _without_total(table: Table) -> Table:
+    """Return a table without a last row that has the sum of the others, as `Total | 60`."""
+    label = next(filter(None, table.rows[-1]), None) if table.is_complete else None
+    if not isinstance(label, str) or not _TOTAL.match(label):
+        return table
+    for column in (Column(table, index) for index in range(len(table.columns))):
+        if not column.is_numeric:
+            continue
+        *numbers, total = [number_of(value) for value in column.values]
+        if total and math.isclose(total, math.fsum(filter(None, numbers)), rel_tol=_ROUNDING):
+            line = row_text(table.rows[-1], max_chars=_MAX_CELL_CHARS)
+            return replace(
+                table,
+                rows=table.rows[:-1],
+                total_rows=len(numbers),
+                other_lines=(*table.other_lines, line),
+            )
+    return table
+
+
+def _tables_in(text: str) -> list[Table]:
     if len(text) > MAX_TEXT_CHARS:
         return []
     # Tables with rules or tags can stand anywhere in a document.

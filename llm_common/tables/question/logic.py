@@ -206,11 +206,13 @@ class _Logic:
         if "" in joints or ("or" in joints and joints - {"or", ","}):
             self._doubts.add(terms[1].first)
         negated = [part.is_negated ^ part.term.is_negated for part in parts]
+        is_list = any(self._columns[index].is_list for index in terms[0].columns)
         if all(negated):
+            if is_list and joints == {","}:  # "not Bern, Switzerland" may be one place
+                self._doubts.add(terms[1].first)
             return False
         if "or" in joints:
             return True
-        is_list = any(self._columns[index].is_list for index in terms[0].columns)
         is_point = all(
             term.sign == "=" or (term.sign == "" and term.operand.startswith(("in ", "from ")))
             for term in terms

@@ -19,6 +19,7 @@ from llm_common.ranking.question_words import (
     NEUTRAL,
     Comparison,
     are_alike,
+    exact,
     is_alike,
     set_of,
     singular,
@@ -45,6 +46,7 @@ _DATE_NOUNS: Final = set_of("date dates day days time month year")
 LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either even as well")
 """Words between two parts of a question that begin no clause of their own."""
 
+_SENTENCE_ENDS: Final = ".:,;!?"
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
@@ -117,11 +119,17 @@ class _Terms:
         self._question = naming.question
         self._words = naming.question.words
         self._columns = naming.columns
-        self._compared: set[int] = set()
-        """Indexes of the words of numbers with a sign, which are no values."""
+        self._compared = {index for column in self._columns for index in self._whole_name(column)}
+        """Indexes of words that are no values: of whole names, and of numbers with a sign."""
+        self._found: dict[str, dict[int, _Found]] = {}
+        """The phrases that are values, with the columns."""
+        for column in self._columns:
+            self._find_values(column)
+        self._bound = self._compared | self._words_of_texts()
+        """Indexes of words of whole names and of whole texts, whose numbers are no dates."""
 
     def read(self) -> None:
-        dates = dates_in(self._question)
+        dates = [date for date in dates_in(self._question) if self._bound.isdisjoint(date.words)]
         self._read_dates(date for date in dates if not date.is_number)
         self._read_comparisons()
         self._read_dates(
@@ -131,6 +139,24 @@ class _Terms:
         self._read_values()
         self._read_flags()
         self._read_events()
+
+    def _whole_name(self, column: Column) -> range:
+        """Return the indexes of a column's name of several words, such as `sales (2016)`."""
+        words = words_of(column.name)
+        if len(words) <= 1:
+            return range(0)
+        name = folded(column.name[words[0].start : words[-1].end])
+        return next(iter(self._question.phrases.get(name, ())), range(0))
+
+    def _words_of_texts(self) -> set[int]:
+        """Return the indexes of the words of texts such as `TSV 1860`, which are whole cells."""
+        words: set[int] = set()
+        for phrase, entries in self._found.items():
+            columns = [self._columns[index] for index, entry in entries.items() if entry.whole]
+            if any(column.type.kind == "text" for column in columns):
+                for indexes in self._question.phrases[phrase]:
+                    words.update(indexes if len(indexes) > 1 else ())
+        return words
 
     def _add(self, term: Term) -> None:
         self.terms.append(term)
@@ -206,7 +232,8 @@ class _Terms:
     def _read_comparisons(self) -> None:
         for comparison in self._question.comparisons():
             numbers = set(comparison.words)
-            if numbers & self._naming.used:
+            taken = self._naming.used | (self._compared if comparison.is_written else self._bound)
+            if numbers & taken:
                 continue
             if comparison.is_written:
                 self._compared |= numbers
@@ -265,7 +292,8 @@ class _Terms:
         measures = []
         for column in self._columns:
             is_price = column.is_money or bool(MONEY & set(column.last_stems))
-            if column.is_numeric and not column.is_id and (is_price or not is_money):
+            is_amount = column.is_numeric and not column.is_id and not _is_year(column)
+            if is_amount and (is_price or not is_money):
                 measures.append(column)
         return measures[0] if len(measures) == 1 else None
 
@@ -299,29 +327,37 @@ class _Terms:
     # --- values
 
     def _read_values(self) -> None:
-        found: dict[str, dict[int, _Found]] = {}
-        for column in self._columns:
-            self._find_values(column, found)
+        found = self._found
         # A longer value is meant with all of its words: `New York City`, and not also `New York`.
         taken: list[tuple[range, str]] = []
         for phrase in sorted(found, key=lambda phrase: (-len(phrase), phrase)):
-            length = len(words_of(phrase))
-            for first in self._question.phrases[phrase]:
-                indexes = range(first, first + length)
+            for indexes in self._question.phrases[phrase]:
                 is_free = self._naming.used.isdisjoint(indexes) and self._compared.isdisjoint(
                     indexes
                 )
                 if is_free and self._may_be_value(indexes, found[phrase]):
                     taken.append((indexes, phrase))
-                    self._naming.used.update(indexes)
+                    if not self._are_names(indexes):
+                        self._naming.used.update(indexes)
+        # Words that are names too come last, as they may have named the column of another value.
         for indexes, phrase in sorted(taken, key=lambda entry: entry[0].start):
-            term = self._value_term(phrase, indexes, found[phrase])
-            if term is None:
-                self._naming.used.difference_update(indexes)
-            else:
-                self._add(term)
+            if not self._are_names(indexes):
+                self._add_value(phrase, indexes, found[phrase])
+        for indexes, phrase in taken:
+            if self._are_names(indexes) and self._naming.used.isdisjoint(indexes):
+                self._add_value(phrase, indexes, found[phrase])
 
-    def _find_values(self, column: Column, found: dict[str, dict[int, _Found]]) -> None:
+    def _add_value(self, phrase: str, indexes: range, found: dict[int, _Found]) -> None:
+        self._naming.used.difference_update(indexes)
+        term = self._value_term(phrase, indexes, found)
+        if term is not None:
+            self._add(term)
+
+    def _are_names(self, indexes: range) -> bool:
+        """Return whether words name columns, all of them."""
+        return all(self._words[index].stem in self._naming.names for index in indexes)
+
+    def _find_values(self, column: Column) -> None:
         """Add the phrases of the question that are values of a column."""
         if column.is_flag:
             return
@@ -332,20 +368,19 @@ class _Terms:
         for cell in column.counts:
             if isinstance(cell, bool):
                 continue
-            if isinstance(cell, str):
-                self._find_in_text(column, cell, found, with_words=with_words)
+            value = _value_of(column, cell)
+            if isinstance(value, str):
+                self._find_in_text(column, value, with_words=with_words)
                 continue
             for number in self._question.numbers:
-                if number.value == cell and len(number.words) == 1:
+                if number.value == value and len(number.words) == 1:
                     phrase = self._words[number.words.start].text
-                    entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
+                    entry = self._found_in(phrase, column)
                     entry.whole.add(cell)
-                    entry.texts.add(cell_text(cell))
+                    entry.texts.add(_written(value))
                     entry.is_exact = True
 
-    def _find_in_text(
-        self, column: Column, cell: str, found: dict[str, dict[int, _Found]], *, with_words: bool
-    ) -> None:
+    def _find_in_text(self, column: Column, cell: str, *, with_words: bool) -> None:
         if len(cell) > _MAX_CELL_CHARS:
             return
         elements = {cell, *column.elements(cell)}
@@ -355,15 +390,19 @@ class _Terms:
             phrase = self._phrase_of(column, text)
             if phrase is None:
                 continue
-            entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
+            entry = self._found_in(phrase, column)
             (entry.whole if text in elements else entry.part).add(cell)
             entry.texts.add(text)
-            for index in self._question.phrases[phrase]:
-                entry.is_exact |= self._question.text.startswith(text, self._words[index].start)
+            for indexes in self._question.phrases[phrase]:
+                start = self._words[indexes.start].start
+                entry.is_exact |= self._question.text.startswith(text, start)
+
+    def _found_in(self, phrase: str, column: Column) -> _Found:
+        return self._found.setdefault(phrase, {}).setdefault(column.index, _Found())
 
     def _phrase_of(self, column: Column, text: str) -> str | None:
         """Return the phrase of the question that is a text, or its plural, or None."""
-        phrase = folded(text.strip())
+        phrase = folded(text.strip().rstrip(_SENTENCE_ENDS))
         if phrase in self._question.phrases:
             return phrase
         if column.is_category and phrase.replace("'s", "").isalpha():
@@ -378,7 +417,8 @@ class _Terms:
         texts = [cell for cell in column.counts if isinstance(cell, str)]
         phrases = set(map(folded, map(str.strip, texts)))
         numbers = {number.value for number in self._question.numbers}
-        return phrases.isdisjoint(self._question.phrases) and numbers.isdisjoint(column.counts)
+        values = {_value_of(column, cell) for cell in column.counts}
+        return phrases.isdisjoint(self._question.phrases) and numbers.isdisjoint(values)
 
     def _may_be_value(self, indexes: range, found: dict[int, _Found]) -> bool:
         words = [self._words[index] for index in indexes]
@@ -407,7 +447,7 @@ class _Terms:
         for index, entry in chosen.items():
             column = self._columns[index]
             cells = entry.whole or entry.part
-            texts |= set(map(cell_text, cells)) if entry.whole else entry.texts
+            texts |= {_written(_value_of(column, cell)) for cell in entry.whole} or entry.texts
             if column.is_list:
                 # "Black" is an element, and perhaps a word of the element "Core Black".
                 is_certain &= not entry.whole or entry.part <= entry.whole
@@ -463,7 +503,7 @@ class _Terms:
                 if index in named or is_key or (is_code and column.is_category):
                     possible[index] = entry
             return possible
-        if all(self._words[index].stem in self._naming.names for index in indexes):
+        if self._are_names(indexes):
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
@@ -486,13 +526,15 @@ class _Terms:
             indexes, is_negated = self._flag_words(column)
             if not indexes:
                 continue
-            rows = frozenset(row for row, value in enumerate(column.values) if value is True)
+            operand, is_yes = "yes", True
             words = set(indexes)
             for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
                 text = self._words[index].text
                 if text in ("true", "yes", "false", "no"):
                     words.update(range(indexes[-1] + 1, index + 1))
-                    is_negated ^= text in ("false", "no")
+                    # Of the records without a value, "no" means none.
+                    is_yes = text in ("true", "yes")
+                    operand = "yes" if is_yes else "no"
                     break
                 if text not in ("is", "=", "set", "to", "flag"):
                     break
@@ -503,8 +545,10 @@ class _Terms:
                     last=max(words),
                     words=frozenset(words),
                     sign="=",
-                    operand="yes",
-                    rows=rows,
+                    operand=operand,
+                    rows=frozenset(
+                        row for row, value in enumerate(column.values) if value is is_yes
+                    ),
                     is_negated=is_negated,
                 )
             )
@@ -617,6 +661,20 @@ _HAVING: Final = set_of("have has having with had")
 _DATE_ENDINGS: Final = stems_of("at on date time day")
 
 
+def _value_of(column: Column, cell: Cell) -> Cell:
+    """Return the number of a cell, as `0.00` and `0` are one, or the cell if it is none.
+
+    So is a cell in a column of several units.
+    """
+    if not column.is_numeric or column.type.is_scaled:
+        return cell
+    return column.type.values.get(cell, cell)
+
+
+def _written(value: Cell) -> str:
+    return exact(value) if isinstance(value, float) else cell_text(value)
+
+
 def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
     """Return whether other cells have one of some values among several, as `France/ Italy`."""
     phrases = {folded(cell_text(value)) for value in values}
@@ -657,5 +715,7 @@ def _is_date_or_year(column: Column) -> bool:
 
 
 def _moment_of(value: Cell) -> str | None:
-    """Return a day, or a year that is a number, as text."""
-    return f"{value:.0f}" if isinstance(value, (int, float)) else value
+    """Return a day, or a year that is a number, as text, with a blank before the time."""
+    if isinstance(value, (int, float)):
+        return f"{value:.0f}"
+    return value and value.replace("T", " ")
