@@ -294,9 +294,10 @@ class _Search:
                 self._values_left -= 1
                 if self._values_left < 0 or len(rows) >= MAX_ROWS:
                     break
-                if are_records(items, min_records=1):
-                    parent = _first_field(path, record)
-                    rows.extend({**parent, **item} for item in items)
+                # Some have one item without a list around it.
+                for item in items if isinstance(items, list) else [items]:
+                    if isinstance(item, dict):
+                        rows.append({**_first_field(path, record), **item})
             if len(rows) > _MIN_RECORDS:
                 yield table_of_records(f"{path}{_NESTED}{name}", without_type_tags(rows))
 

@@ -167,3 +167,31 @@ def test_hostile_documents_take_linear_time_t_03(part: str) -> None:
     find_records(text)
     find_records("- a: b\n" * 10 + text)
     assert time.process_time() - begin < 20
+
+
+def test_an_element_that_stands_alone_is_counted_with_those_of_others() -> None:
+    suites = (
+        '<suites><suite name="a"><case n="1"/></suite>'
+        '<suite name="b"><case n="2"/><case n="3"/><case n="4"/></suite>'
+        '<suite name="c"><case n="5"/></suite></suites>'
+    )
+    [suite, case] = find_records(suites).tables
+    assert (suite.columns, suite.total_rows) == (("name", "case"), 3)
+    assert case.column(1) == ["1", "2", "3", "4", "5"]
+
+
+def test_one_object_in_place_of_a_list_is_counted_with_those_in_lists() -> None:
+    orders: Any = [
+        {"id": 1, "items": {"sku": "a"}},
+        {"id": 2, "items": [{"sku": "b"}, {"sku": "c"}]},
+        {"id": 3, "items": [None, {"sku": "d"}]},
+    ]
+    assert find_records(orders).tables[1].column(1) == ["a", "b", "c", "d"]
+
+
+def test_a_log_with_its_times_in_brackets_is_not_parsed_as_python(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    entries = "".join(f"[2016-12-20 00:0{n}] INFO Rolled 'x' in 1ms. ({n}if)\n" for n in range(9))
+    find_records(entries)
+    assert not recwarn.list

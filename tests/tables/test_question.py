@@ -337,4 +337,5 @@ def test_a_question_with_an_ellipsis_within_is_read() -> None:
         {"answer": "too much \u2026"},
         {"answer": "x"},
     ]
-    assert reading("How many answer \u2026 too much \u2026?", table_of_records("", records))
+    read = reading("How many answer \u2026 too much \u2026?", table_of_records("", records))
+    assert read.total == 2

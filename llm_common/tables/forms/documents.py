@@ -7,6 +7,8 @@ decide what they mean, and not the rules of a notation.
 import ast
 import json
 import re
+from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -28,6 +30,8 @@ _CALL: Final = re.compile(
     r"|(?:[a-z]{1,20}\.)?(?:[A-Z]\w{1,60}|float\d{2}|u?int\d{1,2}|str_)"
     rf"\((?P<inner>{_STRING}|[-+.\deE]{{1,40}})\)"
 )
+# In brackets before the entry of a log, where Python's parser would warn of its numbers.
+_TIME: Final = re.compile(r"\[[^\[\]'\"]*\]\s*\w")
 _TUPLES: Final = re.compile(r"\[\s*\(")
 
 
@@ -35,6 +39,8 @@ def python_data(text: str) -> Json:
     """Return the data of a text in Python's notation, such as `[{'id': 1}]`, or None."""
     text = text.strip()
     if not text.startswith(("[", "{", "(")) or len(text) > _MAX_PYTHON_CHARS or "'" not in text:
+        return None
+    if _TIME.match(text):
         return None
     with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         value = json.loads(json.dumps(ast.literal_eval(_CALL.sub(_literal_of, text))))
@@ -68,21 +74,34 @@ def xml_data(text: str) -> Json:
     with suppress(ET.ParseError, ValueError):
         root = ET.fromstring(text.strip())  # noqa: S314
         if _local(root.tag).lower() not in _HTML:
-            return _content(root, 0)
+            return _content(root, 0, _repeated(root))
     return None
 
 
-def _content(element: ET.Element, level: int) -> Json:
+def _repeated(root: ET.Element) -> set[tuple[str, str]]:
+    """Return the names of elements that stand several times in one, with the name of that one.
+
+    They are a list also where there is one.
+    """
+    repeated = set()
+    for element in root.iter():
+        names = Counter(child.tag for child in element)
+        repeated |= {(element.tag, name) for name, count in names.items() if count > 1}
+    return repeated
+
+
+def _content(element: ET.Element, level: int, repeated: Collection[tuple[str, str]]) -> Json:
     if level > _MAX_LEVELS:
         raise ValueError("too many levels")
     children: dict[str, list[Json]] = {}
     for child in element:
         if child.tail and child.tail.strip():
             raise ValueError("a text with marks in it is a document, and no data")
-        children.setdefault(_local(child.tag), []).append(_content(child, level + 1))
+        children.setdefault(child.tag, []).append(_content(child, level + 1, repeated))
     members: dict[str, Json] = {_local(name): value for name, value in element.items()}
     for name, values in children.items():
-        members[unused_name(name, members)] = values if len(values) > 1 else values[0]
+        is_list = (element.tag, name) in repeated
+        members[unused_name(_local(name), members)] = values if is_list else values[0]
     content = (element.text or "").strip()
     if not members:
         return content or None
