@@ -31,8 +31,8 @@ _TOTAL: Final = re.compile(
 )
 _ROUNDING: Final = 1e-3  # of the summands
 _MIN_SHARE: Final = 0.5
-_TITLE_LINES: Final = 2  # a title and a heading
 """Share of the lines of a text that its tables have, if these do not fill it."""
+_TITLE_LINES: Final = 2  # a title and a heading
 
 
 def tables_in_text(text: str) -> list[Table]:
@@ -42,7 +42,8 @@ def tables_in_text(text: str) -> list[Table]:
 
 def _without_total(table: Table) -> Table:
     """Return a table without a last row that has the sum of the others, as `Total | 60`."""
-    label = next(filter(None, table.rows[-1]), None) if table.is_complete else None
+    has_last_row = len(table.rows) == table.total_rows
+    label = next(filter(None, table.rows[-1]), None) if has_last_row else None
     if not isinstance(label, str) or not _TOTAL.match(label):
         return table
     for column in (Column(table, index) for index in range(len(table.columns))):
