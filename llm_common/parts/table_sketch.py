@@ -252,7 +252,11 @@ class TableSketch:
             # Rows wider than these must not cost records.
             width = max(lines.left // (len(rows) + _OTHER_LINES), _MIN_ROW_CHARS)
             columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
-            noun = "of these records" if question.is_claimed else "that match in part"
+            noun = "of these records"
+            if not question.is_claimed:
+                # A question that only orders names nothing that a record could match.
+                is_of_all = len(rows) == len(self._table.rows)
+                noun = "records" if is_of_all else "that match in part"
             head = f"{kind}s: {self._row_names(columns)}"
             shown = [self._row(row, columns, _MAX_LONG_CELL_CHARS) for row in rows[:_MAX_ROWS]]
             is_clipped = sum(len(row) + 1 for row in (head, *shown)) > lines.left

@@ -99,6 +99,14 @@ async def test_an_order_shows_the_name_though_two_records_share_it() -> None:
     assert "Film V99 | 702" in text
 
 
+async def test_of_ordered_records_none_is_said_to_match() -> None:
+    orders = [{"order": f"A-{n}", "euros": n * 37 % 401} for n in range(600)]
+    text = await preview(orders, "What was the highest amount in euros?")
+    assert "Records: order | euros\nA-65 | 400\n" in text
+    assert " more records\n" in text
+    assert "match" not in text
+
+
 async def test_the_neighbours_of_a_named_record_are_shown_in_their_order() -> None:
     stops = [{"stop": f"Stop {chr(65 + n % 26)}{n}", "line": n % 4} for n in range(90)]
     text = await preview(stops, "What is the next stop after Stop D29?")
