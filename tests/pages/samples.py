@@ -19,7 +19,7 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
+from llm_common.apps.inspector import IndexEntry, render_html, render_index
 from llm_common.core.models import LLMResponse, LLMUsage
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import to_json
@@ -184,10 +184,7 @@ def _write_pages(folder: Path) -> None:
     entries = []
     for number, path in enumerate(paths, start=1):
         name = f"run-{number}.html"
-        neighbours = Neighbours(
-            index="index.html", next=f"run-{number + 1}.html" if number < len(paths) else None
-        )
-        page = render_html(read_trace(path), neighbours=neighbours)
+        page = render_html(read_trace(path), index="index.html")
         (folder / "pages" / name).write_text(page, encoding="utf-8")
         entries.append(IndexEntry(name, read_trace(path)))
     (folder / "pages" / "index.html").write_text(render_index(entries), encoding="utf-8")

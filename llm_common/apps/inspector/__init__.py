@@ -4,6 +4,6 @@ The server is in `application` and needs the extra `inspect`.
 """
 
 from llm_common.apps.inspector.rendering import render_html, render_index
-from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
+from llm_common.apps.inspector.run_page import IndexEntry
 
-__all__ = ["IndexEntry", "Neighbours", "render_html", "render_index"]
+__all__ = ["IndexEntry", "render_html", "render_index"]

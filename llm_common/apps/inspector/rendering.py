@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from llm_common.agents import ContextPointer, output_label
 from llm_common.apps.inspector import run_page
-from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
+from llm_common.apps.inspector.run_page import IndexEntry
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
 from llm_common.trace import FORM_NAMES, RecordedRun, account, labels, shares
@@ -62,7 +62,7 @@ def render_html(
     run: RecordedRun,
     *,
     evidence: Sequence[str] = (),
-    neighbours: Neighbours | None = None,
+    index: str = "",
     returned_tokens: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
     """Render a run as one HTML file that loads nothing and runs no script.
@@ -74,14 +74,12 @@ def render_html(
         run: The run.
         evidence: Values to mark in the prompt as evidence. Defaults to the values with digits of
             the answer that the question does not have.
-        neighbours: The pages of the same set to link. None has no links.
+        index: File name of the page that lists all of a set, in the same folder. "" has no link.
         returned_tokens: Tokens of whole outputs by pointer id, where the caller has counted them.
             The others are estimated by their length.
     """
     page = run_page.run_page(run, evidence=evidence, returned_tokens=returned_tokens)
-    return render(
-        "run_file.html", run=run, page=page, labels=labels(run), folder="", neighbours=neighbours
-    )
+    return render("run_file.html", run=run, page=page, labels=labels(run), folder="", index=index)
 
 
 def render_index(entries: Sequence[IndexEntry], *, title: str = "Runs", lead: str = "") -> str:

@@ -44,21 +44,6 @@ _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The pages around a page, as file names in the same folder. None has no link.
-
-    Attributes:
-        previous: The page before.
-        next: The page after.
-        index: The page that lists all.
-    """
-
-    previous: str | None = None
-    next: str | None = None
-    index: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class IndexEntry:
     """A run in an index.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
+from llm_common.apps.inspector import IndexEntry, render_html, render_index
 from llm_common.apps.inspector.marking import Fragment, Marker, TablePart, TextPart
 from llm_common.apps.inspector.run_page import run_page, totals
 from llm_common.core.models import LLMUsage
@@ -284,11 +284,10 @@ def test_a_long_question_leaves_room_for_the_answer() -> None:
     assert question in page
 
 
-def test_the_pages_of_a_set_link_each_other_and_no_other_site() -> None:
+def test_the_page_of_a_run_links_its_index_and_no_other_site() -> None:
     run = run_of(RunBegin(query_id="q", query="<b>?"), packing())
-    page = render_html(run, neighbours=Neighbours(index="index.html", next="javascript:x()//e"))
-    assert '<a href="index.html">Index</a>' in page
-    assert '<span class="off">Previous</span>' in page
+    assert '<a href="index.html">Index</a>' in render_html(run, index="index.html")
+    page = render_html(run, index="javascript:x()//e")
     assert 'href="javascript%3Ax%28%29%2F%2Fe"' in page
     assert "Pages of this set" not in render_html(run)
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.terminal import safe_text
-from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
+from llm_common.apps.inspector import IndexEntry, render_html, render_index
 from llm_common.core import counter_label
 from llm_common.trace import read_trace
 
@@ -88,7 +88,7 @@ def write_pages(results: Sequence[QuestionResult], folder: Path) -> None:
         page = render_html(
             run,
             evidence=result.question.values,
-            neighbours=Neighbours(index=_INDEX),
+            index=_INDEX,
             returned_tokens=result.output_tokens,
         )
         (folder / name).write_text(page, encoding="utf-8")
