@@ -18,7 +18,7 @@ from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_descr
 from llm_common.apps.gateway.servers.transport import Wire
 from llm_common.errors import StoreError
 from llm_common.runtime import ForkSafeLock
-from llm_common.storage import FileBlobStore
+from llm_common.storage import BlobStore, FileBlobStore, MemoryBlobStore
 from llm_common.text import stable_json, visible
 
 _log = logging.getLogger(__name__)
@@ -86,18 +86,18 @@ class ServerRecords:
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self._blobs = FileBlobStore(folder, durability="rename") if folder else None
+        self._blobs: BlobStore = MemoryBlobStore()
+        if folder is not None:
+            self._blobs = FileBlobStore(folder, durability="rename")
         self._records: dict[str, ServerRecord] = {}
         self._lock = ForkSafeLock()
 
     def etag(self) -> object:
         """Return a value that changes with the files, or None if they changed just now."""
-        return self._blobs.folder_etag(_FOLDER) if self._blobs else None
+        return self._blobs.folder_etag(_FOLDER)
 
     def load(self, servers: Iterable[ServerConfig]) -> None:
         """Read the records of servers again, since another process may have changed them."""
-        if self._blobs is None:
-            return
         for config in servers:
             digest = entry_digest(config)
             with suppress(StoreError):  # mostly because there is none
@@ -107,8 +107,6 @@ class ServerRecords:
 
     def prune(self) -> None:
         """Delete records that are not in use, those that changed longest ago first."""
-        if self._blobs is None:
-            return
         with suppress(StoreError):
             blobs = self._blobs.scan(_FOLDER).blobs
             unused = blobs.keys() - {f"{digest}.json" for digest in self._records}
@@ -161,9 +159,6 @@ class ServerRecords:
     def _change(self, config: ServerConfig, change: Callable[[ServerRecord], ServerRecord]) -> None:
         digest = entry_digest(config)
         with self._lock:
-            if self._blobs is None:
-                self._records[digest] = change(self._records.get(digest, ServerRecord()))
-                return
 
             def changed_bytes(old: bytes | None) -> bytes:
                 record = _parsed(old) or self._records.get(digest) or ServerRecord()
