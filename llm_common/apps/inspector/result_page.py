@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 import orjson
 
 from llm_common.agents import ContextPointer
+from llm_common.pointers import stored_text
 from llm_common.tables import (
     IN_ROW,
     Cell,
@@ -222,10 +223,8 @@ def download(pointer: ContextPointer, payload: bytes) -> tuple[bytes, str]:
     The name has no character of the tool that could leave the folder or the header.
     """
     content, ending = payload, "json"
-    # Only a stored text begins with a quote. Others need not be decoded.
-    if payload.startswith(b'"'):
-        text = decode_json(payload)
-        if isinstance(text, str):
-            content, ending = text.encode("utf-8", "replace"), "txt"
+    stored = stored_text(payload)
+    if stored.form == "text":
+        content, ending = stored.text.encode(), "txt"
     tool = _UNSAFE.sub("_", pointer.tool_name)[:_MAX_NAME_CHARS]
     return content, f"{tool}-{pointer.pointer_id}.{ending}"
