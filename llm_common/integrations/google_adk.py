@@ -1,25 +1,27 @@
 """Hooks for agents of Google's Agent Development Kit (ADK): `LLMCommonPlugin`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types
+from pydantic import BaseModel
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import begin_call, inlined, session_of_caller
-from llm_common.integrations.google_contents import (
-    definition_of,
-    plain_value,
-    query_of,
-    read_content,
-    write_content,
+from llm_common.integrations.translation import (
+    choose_tools,
+    fold_messages,
+    plain_text,
+    read_back,
 )
-from llm_common.integrations.translation import choose_tools, fold_messages, read_back
-from llm_common.tools import Tool
+from llm_common.text import stable_json
+from llm_common.tools import Tool, ToolDefinition
 
 # ADK's own functions steer the agent: without one of them, a run cannot go on or end.
 _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_task", "exit_loop"})
@@ -68,7 +70,7 @@ class LLMCommonPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any, result: Any
     ) -> dict[str, Any] | None:
         """Return a preview that replaces a long result, or None. ADK calls this method."""
-        value = plain_value(result)
+        value = _plain_value(result)
         # A result that ADK does not pass to the model is the answer to the user.
         if value is None or tool_context.actions.skip_summarization:
             return None
@@ -77,7 +79,7 @@ class LLMCommonPlugin(BasePlugin):
             value,
             tool=tool.name,
             args=tool_args,
-            query=query_of(tool_context),
+            query=_query_of(tool_context),
             turn=turn,
             messages=messages,
         )
@@ -96,12 +98,12 @@ class LLMCommonPlugin(BasePlugin):
             [tool for tool in self._readers if tool.name not in llm_request.tools_dict]
         )
         session = _session(self.sessions, callback_context)
-        messages = [*map(read_content, llm_request.contents)]
+        messages = [*map(_read_content, llm_request.contents)]
         # ADK gives contents of other agents the user's role, so the real question goes last.
-        messages.append({"role": "user", "content": query_of(callback_context)})
+        messages.append({"role": "user", "content": _query_of(callback_context)})
         await self._choose(session, config, messages)
         llm_request.contents = await fold_messages(
-            session, llm_request.contents, read=read_content, write=write_content
+            session, llm_request.contents, read=_read_content, write=_write_content
         )
 
     async def _choose(
@@ -115,7 +117,7 @@ class LLMCommonPlugin(BasePlugin):
             declared += tool.function_declarations
         keep = {*_CONTROL, *forced}  # Gemini refuses to force an undeclared function
         chosen = await choose_tools(
-            session, declared, describe=definition_of, messages=messages, keep=keep
+            session, declared, describe=_definition_of, messages=messages, keep=keep
         )
         names = {function.name for function in chosen}
         for tool in _declaring(config):
@@ -166,5 +168,102 @@ def _turn(context: Any) -> tuple[str | None, list[dict[str, Any]]]:
         calls = events[index].get_function_calls()
         if any(call.id == context.function_call_id for call in calls):
             contents = [event.content for event in events[: index + 1] if event.content]
-            return events[index].id, [*map(read_content, contents)]
+            return events[index].id, [*map(_read_content, contents)]
     return None, []
+
+
+def _query_of(context: Any) -> str:
+    """Return the last text of the user."""
+    content = context.user_content
+    if not content or not content.parts:
+        return ""
+    return "\n".join(part.text for part in content.parts if part.text)
+
+
+def _plain_value(result: Any) -> Any:
+    """Return a tool's result as plain data, or None if it is an error or holds media."""
+    if isinstance(result, Mapping):
+        # ADK returns the answer of an MCP tool as a dict with its blocks and `isError`.
+        if result.get("error") or result.get("isError"):
+            return None
+        blocks = result.get("content")
+        if isinstance(blocks, list) and all(map(_is_mcp_block, blocks)):
+            return plain_text(blocks)
+    try:
+        # A value that is not JSON may hold media, which a preview would lose.
+        orjson.dumps(result, default=_as_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return None
+    return result
+
+
+def _is_mcp_block(block: object) -> bool:
+    return isinstance(block, Mapping) and "type" in block
+
+
+def _as_plain(value: object) -> Any:
+    """Return a pydantic model of the application as data. Google's own models hold media."""
+    if isinstance(value, BaseModel) and not type(value).__module__.startswith("google."):
+        return value.model_dump(mode="json")
+    raise TypeError
+
+
+def _definition_of(tool: types.FunctionDeclaration) -> ToolDefinition:
+    """Return a declared function as our definition."""
+    schema = tool.parameters_json_schema
+    if not schema and tool.parameters:
+        schema = tool.parameters.model_dump(mode="json", exclude_none=True)
+    return ToolDefinition(tool.name or "", tool.description or "", schema or {})
+
+
+def _read_content(content: types.Content) -> dict[str, Any]:
+    """Return a content as a message in Anthropic's shape, with one block per part.
+
+    Media become an empty block.
+    """
+    role = "assistant" if content.role == "model" else "user"
+    return {"role": role, "content": [*map(_block, content.parts or ())]}
+
+
+def _block(part: types.Part) -> dict[str, Any]:
+    if call := part.function_call:
+        # ADK removes its own ids from contents, so the name pairs a call with its result.
+        args = call.args or {}
+        return {"type": "tool_use", "id": call.id or call.name, "name": call.name, "input": args}
+    if result := part.function_response:
+        response: Any = result.response
+        # ADK puts a text into this field, as the hook does with a preview.
+        if isinstance(response, dict) and [*response] == ["result"]:
+            response = response["result"]
+        return {
+            "type": "tool_result",
+            "tool_use_id": result.id or result.name,
+            "content": response if isinstance(response, str) else stable_json(response),
+        }
+    if part.text is None:
+        return {"type": "media"}
+    return {"type": "text", "text": part.text}
+
+
+def _write_content(content: types.Content | None, written: Any) -> types.Content:
+    """Return a copy of a content with another text or other results.
+
+    Args:
+        content: The content to copy. None makes a new one of the user.
+        written: A text, or all blocks of the message, some of them shortened.
+    """
+    if content is None:
+        return types.Content(role="user", parts=[types.Part(text=written)])
+    parts: list[types.Part] = []
+    if isinstance(written, str):
+        media = [part for part in content.parts or () if part.text is None]
+        parts = [types.Part(text=written), *media]
+    else:
+        for part, block in zip(content.parts or (), written, strict=True):
+            # Only a result that was shortened differs from what was read.
+            if block != _block(part):
+                result: Any = part.function_response
+                result = result.model_copy(update={"response": {"result": block["content"]}})
+                part = part.model_copy(update={"function_response": result})  # noqa: PLW2901
+            parts.append(part)
+    return content.model_copy(update={"parts": parts})

@@ -2,10 +2,12 @@
 
 import json
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
+from inspect import isawaitable
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from agents import (
     Agent,
@@ -15,6 +17,7 @@ from agents import (
     RunContextWrapper,
     SessionSettings,
     Tool,
+    tool as sdk,
 )
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
@@ -22,12 +25,6 @@ from agents.tool_context import ToolContext
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError
 from llm_common.integrations.delegation import inlined
-from llm_common.integrations.openai_agents_tools import (
-    OffloadingInvoker,
-    content_of,
-    describe,
-    is_final_output,
-)
 from llm_common.integrations.responses_items import (
     arguments_of,
     group_items,
@@ -39,9 +36,10 @@ from llm_common.integrations.translation import (
     chat_call,
     choose_tools,
     fold_messages,
+    plain_text,
     read_back_or_explain,
 )
-from llm_common.tools import Tool as SessionTool
+from llm_common.tools import Tool as SessionTool, ToolDefinition
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
 
@@ -154,7 +152,7 @@ class LLMCommonSession(StoredItems):
         chosen = await choose_tools(
             self.session,
             [*hosted_first, *map(self._read_back_tool, self.session.tools())],
-            describe=describe,
+            describe=_describe,
             messages=[*map(read_group, group_items(run_context.turn_input))],
             keep=self._called,
         )
@@ -163,7 +161,7 @@ class LLMCommonSession(StoredItems):
     def _offloading(self, tool: Tool, behavior: Any) -> Tool:
         if not isinstance(tool, FunctionTool) or tool.name in self.session.tool_names:
             return tool
-        if is_final_output(tool.name, behavior):  # the user gets the result as the answer
+        if _is_final_output(tool.name, behavior):  # the user gets the result as the answer
             return tool
         if tool.output_json_schema is not None:  # a program reads the result, not the model
             return tool
@@ -171,7 +169,7 @@ class LLMCommonSession(StoredItems):
         prepare = None
         if agent is not None and not hasattr(agent, _SESSION):
             prepare = self._inlined
-        return replace(tool, on_invoke_tool=OffloadingInvoker(tool, self._offload, prepare))
+        return replace(tool, on_invoke_tool=_OffloadingInvoker(tool, self._offload, prepare))
 
     async def _inlined(self, arguments: str) -> str:
         """Return a call's arguments with the results that they name."""
@@ -180,7 +178,7 @@ class LLMCommonSession(StoredItems):
 
     async def _offload(self, result: Any, ctx: ToolContext[Any]) -> Any:
         self._called.add(ctx.tool_name)
-        content = content_of(result)
+        content = _content_of(result)
         if content is None:
             return result
         # The input of a model call ends before the response that made the tool call.
@@ -205,3 +203,89 @@ class LLMCommonSession(StoredItems):
         return FunctionTool(
             tool.name, tool.description, dict(tool.parameters), read, strict_json_schema=False
         )
+
+
+class _FormattedError(str):
+    """The text that a tool's own `failure_error_function` returned for an error."""
+
+    __slots__ = ()
+
+
+class _OffloadingInvoker:
+    """Call a tool, then hand its result to `finish`.
+
+    The SDK reads attributes of `on_invoke_tool`. Those of the tool's own function are passed on.
+
+    Args:
+        tool: The tool.
+        finish: Returns what the model sees of a result.
+        prepare: Returns the arguments that the tool gets, or None for those of the model.
+    """
+
+    def __init__(
+        self,
+        tool: FunctionTool,
+        finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]],
+        prepare: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
+        self._prepare = prepare
+        # A copy, because its formatter is changed below, and other agents may share the tool.
+        self._tool, self._finish = replace(tool), finish
+        formatter = sdk.resolve_function_tool_failure_error_function(tool)
+        # The SDK returns an error's text like any result. Marked, it is not offloaded.
+        if formatter not in (None, sdk.default_tool_error_function):
+            sdk.set_function_tool_failure_error_function(self._tool, _marking(formatter))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool.on_invoke_tool, name)
+
+    def __agents_bind_function_tool__(self, _: FunctionTool) -> Self:
+        # The SDK calls this for each copy of a tool. The tool to run stays the same.
+        return self
+
+    async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
+        """Run the tool and return what `finish` makes of its result."""
+        if self._prepare is not None:
+            arguments = await self._prepare(arguments)
+        return await self._finish(await self._tool.on_invoke_tool(ctx, arguments), ctx)
+
+
+def _marking(formatter: Any) -> Any:
+    async def mark(ctx: RunContextWrapper[Any], error: Exception) -> str:
+        text = formatter(ctx, error)
+        return _FormattedError(await text if isawaitable(text) else text)
+
+    return mark
+
+
+def _describe(tool: Any) -> ToolDefinition | None:
+    """Return the definition of a function tool, or None for a tool that runs at the provider."""
+    if not isinstance(tool, FunctionTool):
+        return None
+    return ToolDefinition(tool.name, tool.description, tool.params_json_schema)
+
+
+def _is_final_output(tool_name: str, behavior: Any) -> bool:
+    """Return whether an agent's `tool_use_behavior` makes the tool's result the run's output.
+
+    A function as the behaviour decides by the results, so it is not known before the call.
+    """
+    if isinstance(behavior, dict):
+        return tool_name in behavior.get("stop_at_tool_names", ())
+    return bool(behavior == "stop_on_first_tool")
+
+
+def _content_of(result: Any) -> Any:
+    """Return a tool's result as text or data, or None if it is an error or holds media."""
+    if isinstance(result, _FormattedError):
+        return None
+    blocks: list[dict[str, Any]] = []
+    for part in result if isinstance(result, list) else [result]:
+        # The SDK has a pydantic model and a dict for each kind of output.
+        blocks.append(part if isinstance(part, dict) else getattr(part, "__dict__", {}))
+    types = {block.get("type") for block in blocks}
+    if types & {"image", "file"}:
+        return None
+    if types == {"text"}:
+        return plain_text(blocks)
+    return result
