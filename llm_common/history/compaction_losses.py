@@ -17,7 +17,9 @@ from llm_common.ranking.lexical import search_stems
 from llm_common.text.canonical import stable_json
 from llm_common.text.sentences import sentences_in
 
-_MIN_VALUE_CHARS: Final = 4  # a shorter one is elsewhere by chance
+# A short value is elsewhere by chance, a word such as "in_progress" is one of a tool's choices, a
+# time limit is a round number, and every shell has a null.
+_COMMON = re.compile(r".{1,3}|[^\W\d]+|.* .*|\d+000|/dev/null", re.DOTALL)
 _READ_LINES: Final = 3  # of an argument: the rest of a longer one is written, as a file is
 _KEPT_SHARE: Final = 0.7  # of the words of a sentence, in one paragraph
 _PARAGRAPH_END = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*•#]|\d+[.)])\s)")
@@ -82,7 +84,7 @@ def _is_reworded(sentence: str, paragraphs: Sequence[set[str]]) -> bool:
 def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
     """Return the values of a text that calls have in their arguments: ids, paths, numbers.
 
-    Plain words do not count, since most are choices of a tool or are in code.
+    Plain words and round numbers do not count, since most are choices of the model or are in code.
     """
     values: dict[str, None] = {}
     for message in messages:
@@ -96,9 +98,7 @@ def values_needed(messages: Sequence[HistoryMessage], text: str) -> list[str]:
                         values |= dict.fromkeys(values_in_text(begin))
     needed = []
     for value in values:
-        # A word such as "in_progress" is one of a tool's choices, and every shell has a null.
-        is_common = value.replace("_", "").isalpha() or " " in value or value == "/dev/null"
-        if len(value) >= _MIN_VALUE_CHARS and not is_common and contains_value(text, value):
+        if not _COMMON.fullmatch(value) and contains_value(text, value):
             needed.append(value)
     return needed
 

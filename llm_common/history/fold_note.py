@@ -53,7 +53,7 @@ _OF_OUTPUT: Final = 2
 _VALUE = re.compile(
     r"https?://[^\"'<>)\]]+"
     r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
-    r"|(?<![\w.~/-])(?:[\w.~-]*/)+[\w.-]*\w"
+    r"|(?<![\w.~/<-])(?:[\w.~-]*/)+[\w.-]*\w"
     r"|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
     # A letter and then a digit, before or behind the first hyphen.
     r"|(?<!\w)(?=[\d_]*+[^\W\d_][^\W\d]*+-?\d)\w+(?:-\w+)*"

@@ -86,18 +86,20 @@ def test_words_of_the_model_and_of_tools_are_not_the_users_t_20() -> None:
         ({"state": "in_progress"}, []),
         ({"state": "refunded"}, []),
         ({"content": "a\n\n\n# ORD-88213"}, []),
+        ({"timeout": 30_000}, []),
+        ({"command": "echo x</main>"}, []),
         ({"order": "ORD-7"}, []),
         ({"order": "ORD-8821"}, []),
         ({"order": "ORD-1"}, []),
     ],
-    ids=["id", "command", "list", "number", "null", "choice", "word", "written", "kept", "part of another", "unknown"],
+    ids=["id", "command", "list", "number", "null", "choice", "word", "written", "limit", "tag", "kept", "part of another", "unknown"],
 )  # fmt: skip
 def test_values_that_later_calls_need_and_the_prompt_has_not_are_dropped_t_20(
     args: dict[str, Any], values: list[str]
 ) -> None:
     before = [
         said("Look at ORD-88213 and ORD-7 in src/orders/load.py: 118.95 francs."),
-        said("It is in_progress or refunded. Errors are in /dev/null ."),
+        said("It is in_progress or refunded. Errors are in /dev/null for 30000 ms. </main>"),
     ]
     assert dropped(before, "The user asked about ORD-7.", [calling(**args)]).values == values
 
