@@ -8,6 +8,7 @@ counted by its kind.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -87,18 +88,18 @@ class Transcript:
 def transcripts_in(path: Path) -> Iterator[Transcript]:
     """Yield the sessions of a file, or of the files in a folder and its folders.
 
-    A file without a session yields one without messages.
-
-    Raises:
-        OSError: If a file cannot be read.
+    A file without a session, or that cannot be read, yields one without messages.
     """
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES)
+        # A pipe in a folder would wait for its writer.
+        names = filter(Path.is_file, path.rglob("*"))
+        files = sorted(file for file in names if file.suffix in _SUFFIXES)
     for file in files:
         reader = _Reader(file)
-        for record in _records(file):
-            reader.read(record)
+        with suppress(OSError):  # a file of somebody else
+            for record in _records(file):
+                reader.read(record)
         yield from reader.transcripts
 
 

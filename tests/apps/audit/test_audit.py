@@ -193,7 +193,36 @@ def test_a_file_without_a_session_is_named_t_20(tmp_path: Path) -> None:
     recorded.write(tmp_path / "a.jsonl", recorded.codex())
     other = recorded.write(tmp_path / "b.jsonl", [{"event": "click"}])
     assert run_json("audit", tmp_path)["other_files"] == [str(other)]
-    assert "1 files have no session" in run("audit", tmp_path).stdout
+    assert "Files without a session that this command can read: 1" in run("audit", tmp_path).stdout
+
+
+def test_a_file_that_cannot_be_read_ends_no_audit_t_20(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded.write(tmp_path / "a.jsonl", recorded.codex())
+    (tmp_path / "b.jsonl").mkdir()
+    (tmp_path / "c.jsonl").symlink_to(tmp_path / "gone")
+    locked = recorded.write(tmp_path / "d.jsonl", recorded.codex())
+    read_bytes = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path == locked:
+            raise PermissionError(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    audit = run_json("audit", tmp_path)
+    assert (len(audit["sessions"]), audit["other_files"]) == (1, [str(locked)])
+
+
+def test_many_kinds_of_other_records_fit_a_screen_t_20(tmp_path: Path) -> None:
+    kinds = [f"kind-{number}" for number in range(20)]
+    file = recorded.write(
+        tmp_path / "a.jsonl", [*recorded.codex(), *({"type": kind} for kind in kinds)]
+    )
+    screen = run("audit", file).stdout
+    assert all(f"1 {kind}" in " ".join(screen.split()) for kind in kinds)
+    assert max(map(len, screen.splitlines()[1:])) <= 80
 
 
 def test_a_sub_agent_is_no_part_of_the_prompt_t_20(tmp_path: Path) -> None:
