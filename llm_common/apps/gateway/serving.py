@@ -192,7 +192,9 @@ async def serve_http(
         # The socket queues connections already, so hosts may connect from now on.
         on_listening(f"http://{_HOST}:{listening.getsockname()[1]}/mcp")
         async with _running(config) as gateway:
-            app = HttpTenants(gateway.server.streamable_http_app(host=_HOST), gateway, checked)
+            # The gateway ends the servers of idle sessions, and keeps their ids.
+            sessions = gateway.server.streamable_http_app(host=_HOST, session_idle_timeout=None)
+            app = HttpTenants(sessions, gateway, checked)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
             settings = uvicorn.Config(
                 app, host=_HOST, log_level="warning", timeout_graceful_shutdown=3

@@ -1,7 +1,6 @@
 """Start or reach a server, and exchange its messages within limits: `streams_of`."""
 
 import asyncio
-import inspect
 import json
 import os
 import re
@@ -51,12 +50,6 @@ _LAST_WORDS_WAIT_S: Final = 0.5
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
-# The SDK's own limit for an event is one megabyte, which versions below 2.3 cannot raise.
-_EVENT_LIMIT: Final[dict[str, Any]] = (
-    {"max_sse_event_size": MAX_MESSAGE_BYTES}
-    if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters
-    else {}
-)
 # The id of a broken answer is searched near both ends of its line, in linear time.
 _HEAD_BYTES: Final = 200
 _ID_FIRST: Final = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
@@ -176,7 +169,9 @@ async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
             auth=stored_login(config),
             timeout=_HTTP_TIMEOUT,
         ) as http,
-        streamable_http_client(config.url, http_client=http, **_EVENT_LIMIT) as streams,
+        streamable_http_client(
+            config.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
+        ) as streams,
     ):
         yield streams
 
