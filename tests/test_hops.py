@@ -17,7 +17,7 @@ MAX_FILES = {
     # with the config, rules, values, plan and fill of its note, references, and the overview
     "hook: fold 200 messages": 27,
     "gateway: preview a result": 42,
-    "pack an output and turns": 44,  # with the records of the output
+    "pack an output and turns": 43,  # with the records of the output
     "pack a folder": 26,  # with the sentences, the named definitions, and the text around the files
 }
 
