@@ -26,6 +26,7 @@ NOTE_BEGIN: Final = "Earlier messages are folded away: "
 PINS_BEGIN: Final = "The application has pinned what follows. It holds in the whole conversation."
 """The first line of the message with the pinned texts."""
 
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OUTPUT_ROLES: Final = frozenset({"tool", "function"})
 # OpenAI's reasoning models take `developer` in place of `system`.
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
@@ -56,6 +57,15 @@ UNKNOWN_CALL: Final = ToolCall("", "tool", None)
 """The call of an output whose own call is lost, or may be any of several."""
 
 
+def _is_text(block: object) -> bool:
+    """Return whether a block of an output is a text."""
+    return (
+        isinstance(block, Mapping)
+        and block.get("type") in _TEXT_TYPES
+        and isinstance(block.get("text"), str)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """The output of a call as the model sees it: a text, or a list of blocks."""
@@ -65,8 +75,11 @@ class ToolOutput:
 
     @property
     def text(self) -> str:
-        """Return the value as one text."""
-        return self.value if isinstance(self.value, str) else stable_json(self.value)
+        """Return the value as one text: that of its blocks, if all are of text, or JSON."""
+        value = self.value
+        if isinstance(value, list) and value and all(map(_is_text, value)):
+            value = "\n".join(block["text"] for block in value)
+        return value if isinstance(value, str) else stable_json(value)
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the value."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from llm_common.history.message_shapes import HistoryMessage, ToolOutput, called_outputs
+from llm_common.history.message_shapes import HistoryMessage, called_outputs
 from llm_common.pointers.pointer import MAX_HEADING_CHARS, ContextPointer
 from llm_common.text.display import fence_nonce, fenced, one_line
 
@@ -149,9 +149,6 @@ def heading_name(tool_name: str) -> str:
     return one_line(tool_name, max_chars=MAX_HEADING_CHARS)
 
 
-_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
-
-
 class NamedResult(NamedTuple):
     """An output that shows a stored result in part, or refers to one.
 
@@ -184,7 +181,7 @@ def named_results(
     """
     in_view: set[str] = set()
     for output in called_outputs(messages):
-        text = _text_of(output.output)
+        text = output.output.text
         form = read_frame(text) or read_reference(text)
         # An output without its call may be of any tool.
         if form is None or any(heading_name(call.name) != form.tool_name for call in output.calls):
@@ -234,13 +231,3 @@ def with_true_references(
                 result.number, form.without_result
             )
     return corrected
-
-
-def _text_of(output: ToolOutput) -> str:
-    """Return an output that is a text, or one block of text. Others become an empty text."""
-    value = output.value
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
-        block = value[0]
-        if isinstance(block, Mapping) and block.get("type") in _TEXT_TYPES:
-            return str(block.get("text"))
-    return value if isinstance(value, str) else ""

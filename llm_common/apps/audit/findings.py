@@ -79,8 +79,10 @@ class Findings(BaseModel):
     def losses(self) -> Counter[str]:
         """Return how many sentences the compactions dropped ("said"), and values ("needed")."""
         losses = [compaction.losses for compaction in self.compactions if compaction.losses]
-        said = sum(len(lost.said) for lost in losses)
-        return +Counter(said=said, needed=sum(len(lost.values) for lost in losses))
+        return +Counter(
+            said=sum(len(lost.said) for lost in losses),
+            needed=sum(len(lost.values) for lost in losses),
+        )
 
 
 def findings_of(transcript: Transcript, counter: TokenCounter) -> Findings:

@@ -32,7 +32,6 @@ _OF_HOST = re.compile(
 _REASONING: Final = ("thinking", "redacted_thinking")
 # In the first request after a compaction: the reply to the request before it, and a summary.
 _MAX_NEW_REPLIES: Final = 2
-_TEXTS: Final = ("text", "input_text", "output_text")
 
 
 @dataclass(eq=False)
@@ -93,8 +92,9 @@ def transcripts_in(path: Path) -> Iterator[Transcript]:
     files = [path]
     if path.is_dir():
         # A pipe in a folder would wait for its writer.
-        names = filter(Path.is_file, path.rglob("*"))
-        files = sorted(file for file in names if file.suffix in _SUFFIXES)
+        files = sorted(
+            file for file in filter(Path.is_file, path.rglob("*")) if file.suffix in _SUFFIXES
+        )
     for file in files:
         reader = _Reader(file)
         with suppress(OSError):  # a file of somebody else
@@ -154,8 +154,6 @@ class _Reader:
                     return
                 case {"type": str(kind)}:
                     self._read_line(kind, record)
-                case {"role": "tool", "content": [*_] as blocks}:
-                    self._add("chat completions", {**record, "content": _output_text(blocks)})
                 case {"role": _}:
                     self._add("chat completions", record)
         except (AttributeError, KeyError, TypeError, UnserialisableError):
@@ -234,8 +232,10 @@ class _Reader:
         if record.get("isCompactSummary"):
             start = self._position_of.get(self._kept_from)
             kept = [] if start is None else self._stretch.messages[start:]
-            is_readable = start is not None or self._kept_from is None
-            self._compact([*read_messages(messages), *kept], is_readable=is_readable)
+            self._compact(
+                [*read_messages(messages), *kept],
+                is_readable=start is not None or self._kept_from is None,
+            )
             return
         self._add("Claude Code", *messages)
         self._position_of[record["uuid"]] = len(self._stretch.messages) - 1
@@ -252,26 +252,16 @@ class _Reader:
                 kept += read_messages([{"role": "user", "content": payload["message"]}])
             else:  # with the summary
                 kept = read_messages([raw for item in items for raw in _codex_messages(item)])
-            is_readable = "encrypted_content" not in stable_json(items)
-            self._compact(kept, is_readable=is_readable)
+            self._compact(kept, is_readable="encrypted_content" not in stable_json(items))
 
 
 def _by_author(role: str, content: Any) -> Iterator[Record]:
     """Yield each block that a model reads as a message. What the host wrote is the system's."""
     for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-        kind = block.get("type")
-        is_of_host = role == "user" and kind in _TEXTS and _OF_HOST.fullmatch(block["text"])
-        if kind == "tool_result":
-            yield {"role": role, "content": [{**block, "content": _output_text(block["content"])}]}
-        elif kind not in _REASONING:
+        kind = str(block.get("type"))  # `input_text` of Codex is a text too
+        is_of_host = role == "user" and kind.endswith("text") and _OF_HOST.fullmatch(block["text"])
+        if kind not in _REASONING:
             yield {"role": "system" if is_of_host else role, "content": [block]}
-
-
-def _output_text(output: Any) -> Any:
-    """Return the text of an output, or the output itself if it is more than text."""
-    if isinstance(output, list) and all(block.get("type") in _TEXTS for block in output):
-        return "\n".join(block["text"] for block in output)
-    return output
 
 
 def _codex_messages(item: Record) -> Iterator[Record]:
@@ -285,5 +275,4 @@ def _codex_messages(item: Record) -> Iterator[Record]:
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         yield {"role": "assistant", "content": None, "tool_calls": [call]}
     elif kind.endswith("_call_output"):
-        output = _output_text(item.get("output"))
-        yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
+        yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
