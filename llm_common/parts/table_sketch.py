@@ -50,7 +50,6 @@ _MAX_MATCHED_COLUMNS: Final = 2
 _NAMING_SHARE: Final = 0.8  # of the most distinct values that a column of texts has
 _MAX_ROWS: Final = 500  # rendered for a sketch
 _SAMPLE_ROWS: Final = 50
-_KEY_COLUMNS: Final = 8  # the first columns, among which are a record's id and its name
 _MAX_FACET_VALUES: Final = 400
 _MAX_FACET_CHARS: Final = 40
 _MAX_DENSE_VALUES: Final = 30
@@ -298,9 +297,7 @@ class TableSketch:
 
     def _match_columns(self, question: TableQuestion) -> list[int]:
         """Return the columns of matching records: what matched, what names them, what is asked."""
-        # A link is long, and words occur in it by chance.
-        matched = [index for index in question.matched if not self._has_links(index)]
-        columns = matched[:_MAX_MATCHED_COLUMNS]
+        columns = [*question.matched[:_MAX_MATCHED_COLUMNS]]
         for condition in question.conditions:
             # A value that all of these records have stands in the condition, a word of it does not.
             cells = set().union(*(self._cells(index, question.rows) for index in condition.columns))
@@ -331,14 +328,14 @@ class TableSketch:
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}
 
+    def _has_links(self, column: int) -> bool:
+        return any("://" in cell_text(cell) for cell in self._cells(column, self._sample))
+
     def _is_readable_in(self, column: int, rows: Sequence[int]) -> bool:
         return any(map(_is_readable, self._cells(column, rows)))
 
     def _is_long_in(self, column: int, rows: Sequence[int]) -> bool:
         return any(len(cell_text(cell)) > _MAX_CELL_CHARS for cell in self._cells(column, rows))
-
-    def _has_links(self, column: int) -> bool:
-        return any("://" in cell_text(cell) for cell in self._cells(column, self._sample))
 
     def _cell(self, index: int, cell: Cell, max_chars: int) -> str:
         """Return a cell on one line. Of a long cell, the part around a word of the question."""
@@ -418,7 +415,7 @@ class TableSketch:
         """Indexes of the columns that name a record: the most distinct short text, and a key."""
         keys: list[int] = []
         texts: dict[int, int] = {}
-        for column in self._columns[:_KEY_COLUMNS]:
+        for column in self._columns:
             if self._widths[column.index] > _MAX_CELL_CHARS // 2:
                 continue
             if column.is_unique:
@@ -461,7 +458,6 @@ def _is_readable(cell: Cell) -> bool:
 
 # About 400 tokens, as in previews. Whole records take the room beyond it.
 _SKETCH_CHARS: Final = 1_600
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
 _QUERY_SHARE: Final = 0.15
@@ -573,8 +569,7 @@ class ResultSketch:
         """Write the values beside the records, such as a status or the cursor of a next page."""
         items = []
         for path, cell in self._fields:
-            # A request's own id says nothing, and takes as many tokens as a row.
-            if cell is not None and cell != "" and not _UUID.fullmatch(cell_text(cell)):
+            if cell is not None and cell != "":
                 name = shown_cell(path, IN_LABEL, max_chars=_MAX_FIELD_CHARS)
                 items.append(f"{name}: {shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)}")
         lines.add_list(

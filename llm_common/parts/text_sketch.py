@@ -28,19 +28,16 @@ _MAX_LINE_CHARS: Final = 300  # of a line that matches
 _MAX_OTHER_CHARS: Final = 200
 _MAX_ONLY_CHARS: Final = 450  # of few lines that match
 _FEW_LINES: Final = 2
-_CHARS_BEFORE: Final = 120  # of a word in a long line
+_CHARS_BEFORE: Final = 60  # of a word in a long line
 _MAX_WORD_CHARS: Final = 80
 _AS_WRITTEN: Final = '"{}"'
 _IN_ANY_CASE: Final = '"{}" in any case'
 _AS_LETTERS: Final = 'the letters "{}" in any case'
 _MAX_WORDS: Final = 8
 _MAX_COUNTED: Final = 3
-_COMMON_SHARE: Final = 0.5  # of the lines: a word in more of them tells them not apart
-_MIN_SHARE: Final = 0.5  # of the weight of the best line, from which a line matches
 _MAX_FIELD_CHARS: Final = 200
 _MAX_BESIDE_CHARS: Final = 400
 _FIRST_FAILED_LINES: Final = 3  # where the question asks for something else
-_FIRST_HEADINGS: Final = 32  # before the first and the last line
 _AROUND_BEST: Final = 10
 _AROUND_LINES: Final = 3
 
@@ -224,10 +221,8 @@ class TextSketch:
     @cached_property
     def _weights(self) -> dict[int, float]:
         """How well each line matches, by its index."""
-        most = _COMMON_SHARE * len(self._lines)
-        telling = [word for word in self._words if len(word.lines) <= most]
         weights: dict[int, float] = {}
-        for word in telling or self._words:
+        for word in self._words:
             for index in word.lines:
                 weights[index] = weights.get(index, 0.0) + word.weight
         return weights
@@ -236,13 +231,11 @@ class TextSketch:
     def _matching(self) -> list[int]:
         """Indexes of the lines that match, best first."""
         weights = self._weights
-        least = _MIN_SHARE * max(weights.values(), default=0.0)
-        matching = [index for index in weights if weights[index] >= least]
         # A word within a name, such as `health` in `com.app.health`, tells less than one alone.
         words = "|".join(re.escape(word.text) for word in self._words)
         alone = re.compile(rf"(?<![\w.:@-])(?:{words})(?![\w:@-])", re.IGNORECASE)
-        parts = {index for index in matching if not alone.search(self._lines[index])}
-        return sorted(matching, key=lambda index: (-weights[index], index in parts, index))
+        parts = {index for index in weights if not alone.search(self._lines[index])}
+        return sorted(weights, key=lambda index: (-weights[index], index in parts, index))
 
     def _counts(self) -> Iterator[str]:
         """Yield how many lines contain the words of the question, together and alone."""
@@ -281,8 +274,6 @@ class TextSketch:
         yield from self._matching
         yield from self._around(self._matching[:_AROUND_BEST])
         if not self._words:
-            yield from self._headings[:_FIRST_HEADINGS]
-            yield from (0, len(self._lines) - 1)
             yield from self._headings
         yield from self._ends()
 

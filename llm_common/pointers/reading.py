@@ -41,9 +41,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_MATCHES = 10_000
 _MAX_MATCH_CHARS = 200
 _MATCH_CONTEXT_CHARS = 60
-_MAX_LINE_CHARS = 300  # on each side of a match, of a line that is returned whole
-_MAX_ONLY_LINE_CHARS = 1_000  # on each side of few matches
-_FEW_MATCHES = 3
+_MAX_LINE_CHARS = 1_000  # on each side of a match, of a line that is returned whole
 
 _MAX_REGEX_NODES = 20_000  # compile in about 20 ms, to about 15 MB
 _REGEX_CPU_S = 1.2
@@ -398,22 +396,19 @@ def _list_matches(text: str, pattern: str, *, start: int, first_line: int, is_js
     count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
     rows = [f"matches: {count}"]
     line, counted_to = first_line, 0
-    max_line_chars = _MAX_LINE_CHARS if len(spans) > _FEW_MATCHES else _MAX_ONLY_LINE_CHARS
     for first, end in spans[:_MAX_MATCHES]:
         # Counted from the previous match, so that all matches together take one pass.
         line += text.count("\n", counted_to, first)
         counted_to = first
-        excerpt = _CONTROL.sub(
-            " ", _line_around(text, first, min(end, first + _MAX_MATCH_CHARS), max_line_chars)
-        )
+        excerpt = _CONTROL.sub(" ", _line_around(text, first, min(end, first + _MAX_MATCH_CHARS)))
         stored_first, stored_end = start + letters.place(first), start + letters.place(end)
         rows.append(f"chars {stored_first}-{stored_end} line {line}: {excerpt}")
     return "\n".join(rows)
 
 
-def _line_around(text: str, first: int, end: int, max_chars: int) -> str:
+def _line_around(text: str, first: int, end: int) -> str:
     """Return the lines of a match, or what is around it in a long line."""
-    least, most = max(first - max_chars, 0), min(end + max_chars, len(text))
+    least, most = max(first - _MAX_LINE_CHARS, 0), min(end + _MAX_LINE_CHARS, len(text))
     line_start = text.rfind("\n", least, first) + 1
     line_end = text.find("\n", end, most)
     if not line_start and least:

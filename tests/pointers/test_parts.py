@@ -246,14 +246,11 @@ def test_a_pattern_meets_the_letters_of_escapes_s4_08() -> None:
     assert extract_part(json.dumps(program).encode(), {"pattern": "周"}).text == "matches: 0"
 
 
-@pytest.mark.parametrize(("matches", "long"), [(2, 1_100), (9, 400)])
-def test_a_match_in_a_long_line_has_its_surroundings_s4_08(matches: int, long: int) -> None:
-    lines = ["a" * long + "needle" + "b" * long]
-    lines += ["c" * (long - 150) + "needle" + "d" * (long - 150)] * (matches - 1)
-    payload = json.dumps("\n".join(lines)).encode()
-    _, *rows = extract_part(payload, {"pattern": "needle"}).text.split("\n")
+def test_a_match_in_a_long_line_has_its_surroundings_s4_08() -> None:
+    text = "a" * 1_100 + "needle" + "b" * 1_100 + "\n" + "c" * 950 + "needle" + "d" * 950
+    _, *rows = extract_part(json.dumps(text).encode(), {"pattern": "needle"}).text.split("\n")
     excerpts = [row.partition(": ")[2] for row in rows]
-    assert excerpts == ["a" * 60 + "needle" + "b" * 60, *lines[1:]]
+    assert excerpts == ["a" * 60 + "needle" + "b" * 60, text.split("\n")[1]]
 
 
 def test_paths_and_keys_read_json_within_a_text() -> None:
