@@ -167,7 +167,7 @@ class TableSketch:
 
     def write(self, lines: Lines) -> bool:
         """Write the sketch, and return whether it has all records that the question names."""
-        self._write_fields(lines)
+        self.write_fields(lines)
         if self._table.total_rows > len(self._table.rows):
             lines.add(f"Counted and compared: the first {len(self._table.rows):,} records.")
         rows, has_all = 0, False
@@ -183,15 +183,9 @@ class TableSketch:
             self._write_ends(lines)
         return has_all
 
-    def write_names(self, lines: Lines) -> None:
-        """Write the headline and the names of the fields in one line."""
-        names = map(_name, self._table.columns)
-        total = self._table.total_columns
-        lines.add_list(f"{self.headline}:", names, total, max_chars=lines.left)
-
     def write_answers(self, lines: Lines) -> None:
         """Write the fields, and how many records meet each condition of the question."""
-        self._write_fields(lines)
+        self.write_fields(lines)
         if self._question is not None:
             self._write_conditions(lines, self._question)
 
@@ -213,12 +207,13 @@ class TableSketch:
 
     # --- fields
 
-    def _write_fields(self, lines: Lines) -> None:
+    def write_fields(self, lines: Lines, *, share: float = _FIELDS_SHARE) -> None:
+        """Write the headline and the names of the fields in a share of the characters."""
         asked = self._question.columns if self._question else ()
         described = []
         for index in dict.fromkeys((*asked, *range(len(self._columns)))):
             described.append(_name(self._columns[index].name))
-        limit = int(lines.left * _FIELDS_SHARE)
+        limit = int(lines.left * share)
         total = self._table.total_columns
         if not lines.add_list(f"{self.headline}:", described, total, max_chars=limit):
             lines.add(self.headline)
@@ -261,7 +256,8 @@ class TableSketch:
             is_clipped = sum(len(row) + 1 for row in (head, *shown)) > lines.left
             if is_clipped:
                 shown = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
-                is_clipped = any(self._is_long_in(index, rows) for index in question.columns)
+                asked = set().union(*(self._cells(index, rows) for index in question.columns))
+                is_clipped = any(len(cell_text(cell)) > _MAX_CELL_CHARS for cell in asked)
             count = lines.add_rows(head, shown, len(rows), noun=noun)
             return count, count == len(rows) and not is_clipped
         heads = {}
@@ -275,9 +271,8 @@ class TableSketch:
         for number, row in enumerate(ordered):
             limit = lines.left // (len(ordered) - number)
             fields = self._fields_of(row, columns, limit - len(heads[row]) - 1)
-            if lines.add_rows(heads[row], fields, len(fields), noun="fields"):
-                count += row in rows
-        return count, 0 < count == len(rows)
+            count += bool(lines.add_rows(heads[row], fields, len(fields), noun="fields"))
+        return count, 0 < count == len(heads)
 
     def _fields_of(self, row: int, columns: Sequence[int], max_chars: int) -> list[str]:
         """Return a line for each field of a record, as many as fit, with some columns first."""
@@ -333,9 +328,6 @@ class TableSketch:
 
     def _is_readable_in(self, column: int, rows: Sequence[int]) -> bool:
         return any(map(_is_readable, self._cells(column, rows)))
-
-    def _is_long_in(self, column: int, rows: Sequence[int]) -> bool:
-        return any(len(cell_text(cell)) > _MAX_CELL_CHARS for cell in self._cells(column, rows))
 
     def _cell(self, index: int, cell: Cell, max_chars: int) -> str:
         """Return a cell on one line. Of a long cell, the part around a word of the question."""
@@ -523,7 +515,7 @@ class ResultSketch:
         has_all = self._first.write(lines)
         lines.free()
         for sketch in self._others:
-            sketch.write_names(lines)
+            sketch.write_fields(lines, share=1.0)
         query = self._first.query if has_all else self._first.query_for_matches
         if query:
             lines.add(query)
