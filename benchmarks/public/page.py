@@ -99,8 +99,8 @@ report. `make bench-public DATA=folder WRITE=1` measures everything and writes t
   folded: see [folded histories](#folded-histories-what-the-user-said-for-the-session) (`make bench-public
   TABLES=rules`).
 
-- **Calls until the answer.** A reader that does only what the preview says takes 1.75 calls on
-  average, with the call of the tool, and 955 tokens (`python -m benchmarks.quality_calls`).
+- **Calls until the answer.** A reader that does only what the preview says takes 1.47 calls on
+  average, with the call of the tool, and 984 tokens (`python -m benchmarks.quality_calls`).
 
 **What is measured.** Retrieval and selection: whether the evidence for an answer is in what a model
 would see, within a budget. This can be measured without a model, repeated by anyone, and is the
