@@ -9,7 +9,7 @@ sets, but some sets are only a point above their promises. Measure all sets agai
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite
 from operator import add, attrgetter
@@ -31,7 +31,7 @@ from llm_common.context.spec_scoring import SpecStrategy, decay
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import prominence
-from llm_common.ranking.lexical import BM25, folded, scan
+from llm_common.ranking.lexical import BM25, folded, scan_columns
 from llm_common.selection.relevance_ranking import rank_pointers
 
 _VECTOR_WEIGHT: Final = 0.4
@@ -69,7 +69,6 @@ _ASSISTANT: Final = "assistant"
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 _Parts = dict[str, float]
-Texts = tuple[str, ...]
 
 
 class MeasuredStrategy:
@@ -90,8 +89,7 @@ class MeasuredStrategy:
     `words` and `vectors` compare within a kind, and the best match has 1. Priority hints are part
     of the request. Without an embedder `vectors` is 0. The request's weights are factors of the
     parts. `score_pool` divides scores by `max_scores`, so that a selection's scores are between 0
-    and 1. Folded texts are cached for the next selection, which never changes a score. Threads may
-    share a strategy.
+    and 1. Threads may share a strategy.
 
     To use vectors: `ContextSelector(strategies={"measured":
     MeasuredStrategy(embedder=StaticVectors())})`.
@@ -99,22 +97,13 @@ class MeasuredStrategy:
     Args:
         embedder: Measures the similarity of texts, such as `StaticVectors` of the extra
             `embeddings`. None uses words alone.
-        max_cached_chars: Maximum number of characters of folded files and turns to cache. The
-            default is enough for 2,500 files of 20 KB. 0 caches none.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
     max_scores: Mapping[Kind, float] = _MAX_SCORES
 
-    def __init__(
-        self,
-        *,
-        embedder: Embedder | None = None,
-        max_cached_chars: int = 50_000_000,
-    ) -> None:
+    def __init__(self, *, embedder: Embedder | None = None) -> None:
         self._embedder = embedder
-        self._folded_turns = TextCache(_folded_turn, max_chars=max_cached_chars)
-        self._folded_files = TextCache(_folded_file, max_chars=max_cached_chars)
 
     def score(
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
@@ -144,8 +133,9 @@ class MeasuredStrategy:
         return scores
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
-        documents = self._folded_turns.get_all([(turn.role, turn.content) for turn in turns])
-        words = scan(query, documents, weights=(1.0,))
+        # With the speaker, since a request may name one.
+        documents = [folded(f"{turn.role}: {turn.content}") for turn in turns]
+        words = scan_columns(query, [documents], weights=(1.0,))
         contents = [turn.content for turn in turns]
         vectors = self._vector_scores(query, contents)
         matches = [*map(add, words, vectors)]
@@ -163,8 +153,11 @@ class MeasuredStrategy:
     def _file_parts(
         self, files: Sequence[ContextFile], query: str, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
-        documents = self._folded_files.get_all([(file.content, file.path) for file in files])
-        words = scan(query, documents, weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25)
+        fields = [
+            [folded(file.content) for file in files],
+            [folded(file.path) for file in files],
+        ]
+        words = scan_columns(query, fields, weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25)
         paths = [_SEPARATORS.sub(" ", file.path) for file in files]
         vectors = self._vector_scores(query, paths, _PATH_VECTOR_WEIGHT)
         parts: dict[tuple[Kind, str], _Parts] = {}
@@ -182,7 +175,7 @@ class MeasuredStrategy:
         self, snippets: Sequence[MemorySnippet], query: str, project: str | None, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
         texts = [snippet.text for snippet in snippets]
-        words = scan(query, [(folded(text),) for text in texts], weights=(1.0,))
+        words = scan_columns(query, [list(map(folded, texts))], weights=(1.0,))
         vectors = self._vector_scores(query, texts)
         parts: dict[tuple[Kind, str], _Parts] = {}
         for index, snippet in enumerate(snippets):
@@ -219,15 +212,6 @@ class MeasuredStrategy:
         return [weight * value for value in prominence(similarities)]
 
 
-def _folded_turn(role: str, content: str) -> Texts:
-    # With the speaker, since a request may name one.
-    return (folded(f"{role}: {content}"),)
-
-
-def _folded_file(content: str, path: str) -> Texts:
-    return folded(content), folded(path)
-
-
 def _neighbour_scores(values: Sequence[float], texts: Sequence[str]) -> list[float]:
     """Return the faded sum of the values around each text, relative to the largest sum."""
     fades = [math.exp(-(len(text) + 1) / _NEIGHBOURHOOD) for text in texts]
@@ -245,39 +229,6 @@ def _faded_sums(values: Sequence[float], fades: Sequence[float]) -> list[float]:
         sums.append(total)
         total = (total + value) * fade
     return sums
-
-
-class TextCache:
-    """Caches the texts that are derived from items, for the items of the last call.
-
-    The keys are the texts of the items, so results never depend on earlier calls. After a new turn
-    of a conversation, only that turn is derived. Threads may share a cache.
-
-    Args:
-        derive: Derives the texts of an item. Pure.
-        max_chars: Maximum number of characters of derived texts to keep. The texts of the items
-            take about as many. 0 keeps none.
-    """
-
-    def __init__(self, derive: Callable[..., Texts], *, max_chars: int) -> None:
-        self._derive = derive
-        self._max_chars = max_chars
-        # Replaced and never changed, because other threads may read it.
-        self._derived: dict[Texts, Texts] = {}
-
-    def get_all(self, items: Sequence[Texts]) -> list[Texts]:
-        """Return `derive(*texts)` for the texts of each item."""
-        # Read once, because another thread may replace it during the loop.
-        cached = self._derived
-        derived: dict[Texts, Texts] = {}
-        chars = 0
-        for texts in items:
-            if texts not in derived:
-                derived[texts] = cached.get(texts) or self._derive(*texts)
-                chars += 1 + sum(map(len, derived[texts]))  # 1, so that empty texts have a size
-        if chars <= self._max_chars:
-            self._derived = derived
-        return [derived[texts] for texts in items]
 
 
 class Strategy(Protocol):
@@ -302,10 +253,10 @@ class Strategy(Protocol):
 
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
-    "measured": MeasuredStrategy(max_cached_chars=0),
+    "measured": MeasuredStrategy(),
     "spec": SpecStrategy(),
 }
-"""The default strategies by name. They cache no texts, since they live as long as the process."""
+"""The default strategies by name."""
 
 
 def score_pool(

@@ -22,7 +22,7 @@ from llm_common.context.request import (
     allocate_budget,
     require_intent,
 )
-from llm_common.context.scoring import STRATEGIES, MeasuredStrategy, Strategy, score_pool
+from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
 from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
@@ -74,15 +74,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Folded texts are cached between selections, which never changes a result. Selections may run
-    concurrently.
+    Selections may run concurrently.
 
     Args:
         store: The store or session that contains the outputs. Without it outputs can be named, but
             not shown.
         listeners: Called with each `ContextEvent`, on the caller's thread.
-        strategies: The strategies that a request may name. None uses `measured`, with a cache and
-            without vectors, and `spec`. `MeasuredStrategy` describes how to use vectors.
+        strategies: The strategies that a request may name. None uses `measured`, without vectors,
+            and `spec`. `MeasuredStrategy` describes how to use vectors.
 
     Raises:
         TypeError: If `store` cannot load results.
@@ -103,7 +102,7 @@ class ContextSelector:
             )
         self._store = store
         self._listeners = tuple(listeners)
-        self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
+        self._strategies = strategies or STRATEGIES
 
     async def select(
         self,

@@ -23,7 +23,6 @@ from llm_common.context import (
     TurnEntry,
 )
 from llm_common.context.request import IntentMetadata, Kind
-from llm_common.context.scoring import TextCache
 from tests.context.samples import (
     NOON,
     PROJECT,
@@ -388,35 +387,3 @@ def test_time_grows_linearly_with_the_pool_s1_14_l15() -> None:
 def test_tests_are_recognized_by_their_path(path: str, is_test: bool) -> None:
     score = scored(DataPoolSnapshot(context_files=(file(path, "x"),)), "anything")["file", path]
     assert (score.parts["tests"] < 0) == is_test
-
-
-def upper(text: str) -> tuple[str, ...]:
-    return (text.upper(),)
-
-
-def derived(cache: TextCache, *texts: str) -> list[tuple[str, ...]]:
-    return cache.get_all([(text,) for text in texts])
-
-
-@pytest.mark.parametrize("max_chars", [0, 5, 100])
-def test_a_cache_of_any_size_returns_the_derived_texts_s1_15(max_chars: int) -> None:
-    cache = TextCache(upper, max_chars=max_chars)
-    for texts in (
-        ["one", "two"],
-        ["one", "two"],
-        ["one", "two", "a longer one"],
-        ["two"],
-        [],
-        ["", "one"],
-    ):
-        assert derived(cache, *texts) == [(text.upper(),) for text in texts]
-
-
-def test_a_cache_keeps_only_the_texts_of_the_last_call() -> None:
-    cache = TextCache(upper, max_chars=8)
-    derived_text = derived(cache, "one")[0]
-    assert derived(cache, "one", "two")[0] is derived_text
-    assert derived(cache, "two", "three")[0] == ("TWO",)  # too many characters to keep
-    assert derived(cache, "one")[0] is derived_text
-    derived(cache, "two")
-    assert derived(cache, "one")[0] is not derived_text

@@ -9,7 +9,6 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.context.mentions import excluded_items
-from llm_common.context.scoring import TextCache
 from tests.context.samples import (
     NOON,
     CharacterCounter,
@@ -89,22 +88,6 @@ async def test_excluded_outputs_take_no_place_among_those_to_load_s1_14() -> Non
     )
     assert store.loaded == [outputs[12].pointer_id]
     assert [account.form for account in bundle.kept] == ["whole"]
-
-
-def test_a_cache_keeps_texts_of_exactly_its_size() -> None:
-    calls: list[str] = []
-
-    def derive(text: str) -> tuple[str, ...]:
-        calls.append(text)
-        return (text.upper(),)
-
-    # Two texts of four characters, and one character for each item.
-    for max_chars, expected in ((10, 2), (9, 4)):
-        calls.clear()
-        cache = TextCache(derive, max_chars=max_chars)
-        for _ in range(2):
-            assert cache.get_all([("rain",), ("wind",)]) == [("RAIN",), ("WIND",)]
-        assert len(calls) == expected
 
 
 def test_equal_turns_and_memories_are_shown_once() -> None:
