@@ -36,7 +36,7 @@ from typing import Any, Final
 from benchmarks.preview_peers import PeerPreview, installed_previews
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter
-from llm_common.ranking.lexical import scan
+from llm_common.ranking.lexical import scan_columns
 
 DATA: Final = os.environ.get("LLM_COMMON_EVAL_DATA")
 COUNTER: Final = DefaultCounter()
@@ -339,7 +339,7 @@ def records_of(result: Any) -> list[str]:
 def by_bm25(case: Case, max_tokens: int) -> str:
     """Return the records that share most with the question, as many as fit."""
     records = records_of(case.result)
-    scores = scan(case.question, [[record] for record in records], weights=[1.0])
+    scores = scan_columns(case.question, [records], weights=[1.0])
     shown: list[str] = []
     order = sorted(range(len(records)), key=lambda index: -scores[index])
     for index in order:

@@ -223,9 +223,9 @@ def find_stem(stem: str, texts: Sequence[str]) -> list[int]:
     return [index for index, text in enumerate(texts) if count(text)]
 
 
-def scan(
+def scan_columns(
     request: str,
-    documents: Sequence[Sequence[str]],
+    columns: Sequence[Sequence[str]],
     *,
     weights: Sequence[float],
     bm25: BM25 = _BM25,
@@ -239,23 +239,9 @@ def scan(
 
     Args:
         request: Any text. Its first 64 words count.
-        documents: The `folded` fields of each document.
+        columns: The `folded` first fields of all documents, their second fields and so on.
         weights: The weight of a word in each field, in the order of the fields.
         bm25: The parameters of the formula.
-    """
-    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights, bm25=bm25)
-
-
-def scan_columns(
-    request: str,
-    columns: Sequence[Sequence[str]],
-    *,
-    weights: Sequence[float],
-    bm25: BM25 = _BM25,
-) -> list[float]:
-    """Score documents as `scan` does, from all first fields, all second fields and so on.
-
-    Faster than `scan`, which has to build these columns.
     """
     return scan_stems(search_stems(request), columns, weights=weights, bm25=bm25)
 
@@ -291,9 +277,9 @@ def scan_stems(
 class StreamedScan:
     """Score a stream of documents, none of which is kept.
 
-    Scores as `scan` does. Keeps some 300 bytes for each document that matches, and nothing for
-    other documents. The average length is that of the
-    matching documents. A number matches only as a whole number. Not safe to share between threads.
+    Scores as `scan_columns` does. Keeps some 300 bytes for each document that matches, and nothing
+    for other documents. The average length is that of the matching documents. A number matches only
+    as a whole number. Not safe to share between threads.
 
     Args:
         request: Any text. Its first 64 words count.

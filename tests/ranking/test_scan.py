@@ -3,6 +3,8 @@
 import random
 import re
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,10 +13,13 @@ from llm_common.ranking.lexical import (
     BM25,
     StreamedScan,
     folded,
-    scan,
     scan_columns,
     search_stems,
 )
+
+
+def scan(request: str, documents: Sequence[tuple[str, ...]], **options: Any) -> list[float]:
+    return scan_columns(request, [*zip(*documents, strict=True)], **options)
 
 
 def scores(request: str, *texts: str) -> list[float]:

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from llm_common.agents import ContextPointer
 from llm_common.ranking.cues import points_back
-from llm_common.ranking.lexical import STOP_WORDS, folded, scan
+from llm_common.ranking.lexical import STOP_WORDS, folded, scan_columns
 from llm_common.redaction.patterns import REDACTED
 from llm_common.selection.relevance_ranking import rank_pointers, select_by_keywords
 from tests.context.samples import output
@@ -130,8 +130,9 @@ def expected(
         range(len(pointers)), key=lambda index: (pointers[index].created_at, index), reverse=True
     )
     pool = [pointers[index] for index in order]
-    columns = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
-    words = scan(query, columns, weights=(2.0, 1.0))
+    summaries = [folded(pointer.summary) for pointer in pool]
+    digests = [folded(pointer.digest) for pointer in pool]
+    words = scan_columns(query, [summaries, digests], weights=(2.0, 1.0))
     parts = [{"words": word} for word in words]
     if points_back(query):
         for age, values in enumerate(parts):
