@@ -106,11 +106,12 @@ class _Records:
     def __init__(self, file: ContextFile, result: ResultParts, count: Callable[[str], int]) -> None:
         self._text = file.content
         self._note = f"parts of {len(self._text):,} characters"
-        self._whole_tokens = count(_block(file, self._text).text)
+        # Counted on demand, since few files are ever shown whole.
+        self._whole_tokens = lambda: count(_block(file, self._text).text)
         self._parts: Parts = result.parts(
             lambda part: count(_block(file, part, self._note).text),
             overhead=0,
-            whole_tokens=lambda: self._whole_tokens,
+            whole_tokens=self._whole_tokens,
         )
 
     def passages(self) -> Iterator[Passage]:
@@ -120,7 +121,7 @@ class _Records:
             yield Passage((chars, size.chars), size=size)
             chars = size.chars
         total = len(self._text)
-        yield Passage((chars, total), size=PartSize(total, total, self._whole_tokens))
+        yield Passage((chars, total), size=PartSize(total, total, self._whole_tokens()))
 
     def shown(self, packed: Sequence[Passage]) -> _Shown:
         """Return the largest packed part."""
@@ -514,7 +515,8 @@ def _in_common_order(candidates: Sequence[_Candidate]) -> Iterator[tuple[_Candid
     """Yield the passages of all files by finish time, with files served by their shares."""
     queues: list[Iterator[tuple[float, int, _Candidate, Passage]]] = []
     for order, candidate in enumerate(candidates):
-        queues.append(_finished(order, candidate, _NAMED_SHARE, is_named=True))
+        if candidate.records is None:  # whose parts would all be made, to find that none is named
+            queues.append(_finished(order, candidate, _NAMED_SHARE, is_named=True))
         queues.append(_finished(order, candidate, candidate.share, is_named=False))
     # On demand, since the parts of records are made when they are taken.
     for _, _, candidate, passage in merge(*queues, key=itemgetter(0, 1)):

@@ -18,8 +18,8 @@ from llm_common.text.display import Excerpt
 _PASSAGE_CHARS: Final = (200, 600)
 _PIECE_CHARS: Final = (40, 100)
 _BOUNDARIES: Final = ("\n\n", "\n", "},", ", ", " ")  # best first
-# Counting a long text is slow, and only a short one can take fewer tokens than a part of it.
-_COUNTED_WHOLE: Final = 4
+COUNTED_WHOLE: Final = 4
+"""Counting a long text is slow, and only a short one can take fewer tokens than a part of it."""
 
 
 class RankedPassages:
@@ -94,7 +94,7 @@ class RankedPassages:
             # A piece that closes a gap removes a mark, so the tokens may not grow.
             if chars == len(self.text) or size.tokens <= last_tokens:
                 continue
-            if chars * _COUNTED_WHOLE < len(self.text) or size.tokens < whole_tokens():
+            if chars * COUNTED_WHOLE < len(self.text) or size.tokens < whole_tokens():
                 last_tokens = size.tokens
                 yield size
 

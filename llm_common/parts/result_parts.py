@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from llm_common.parts.fill import Parts, PartSize
-from llm_common.parts.passages import RankedPassages
+from llm_common.parts.passages import COUNTED_WHOLE, RankedPassages
 from llm_common.parts.table_sketch import UNNAMED, ResultSketch, TableSketch
 from llm_common.parts.text_sketch import TextSketch
 from llm_common.ranking.lexical import search_stems
@@ -193,7 +193,7 @@ class ResultParts:
         while room < len(self._text):
             excerpt = self.excerpt(room, fill=True)
             tokens = overhead + count(excerpt.text)
-            if tokens >= whole_tokens():
+            if room * COUNTED_WHOLE >= len(self._text) and tokens >= whole_tokens():
                 return
             if excerpt.chars_shown > before.chars and tokens > before.tokens:
                 before = PartSize(room, excerpt.chars_shown, tokens)
