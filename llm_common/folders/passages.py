@@ -107,7 +107,7 @@ class _Records:
         self._text = file.content
         self._note = f"parts of {len(self._text):,} characters"
         # Counted on demand, since few files are ever shown whole.
-        self._whole_tokens = lambda: count(_block(file, self._text).text)
+        self._whole_tokens: Callable[[], int] = lambda: count(_block(file, self._text).text)
         self._parts: Parts = result.parts(
             lambda part: count(_block(file, part, self._note).text),
             overhead=0,
