@@ -299,6 +299,12 @@ def test_the_year_in_the_name_of_a_column_is_no_date() -> None:
     assert conditions(question, records) == [('"Oil price (Yearbook (2016))" < 55', 2)]
 
 
+def test_the_year_in_a_name_of_many_words_is_no_value() -> None:
+    name = "Who do you expect will win the first of the 2016 elections of this county?"
+    records: list[dict[str, Json]] = [{name: who, "votes": 2016} for who in ("Ann", "Bob", "Ann")]
+    assert conditions(f"How many have {name} Ann?", records) == [(f"{name} = Ann", 2)]
+
+
 def test_the_number_in_a_name_is_no_date_and_no_amount() -> None:
     records: list[dict[str, Json]] = [
         {"team": "TSV 1860", "day": "2020-01-05", "goals": 1860},

@@ -24,7 +24,6 @@ from llm_common.ranking.question_words import (
     set_of,
     singular,
     stem_of,
-    words_of,
 )
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
 from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
@@ -140,13 +139,15 @@ class _Terms:
         self._read_flags()
         self._read_events()
 
-    def _whole_name(self, column: Column) -> range:
+    def _whole_name(self, column: Column) -> list[int]:
         """Return the indexes of a column's name of several words, such as `sales (2016)`."""
-        words = words_of(column.name)
-        if len(words) <= 1:
-            return range(0)
-        name = folded(column.name[words[0].start : words[-1].end])
-        return next(iter(self._question.phrases.get(name, ())), range(0))
+        start = self._question.text.lower().find(column.name.lower())
+        end = start + len(column.name)
+        indexes = []
+        for index, word in enumerate(self._words):
+            if 0 <= start <= word.start and word.end <= end:
+                indexes.append(index)
+        return indexes if len(indexes) > 1 else []
 
     def _words_of_texts(self) -> set[int]:
         """Return the indexes of the words of texts such as `TSV 1860`, which are whole cells."""
