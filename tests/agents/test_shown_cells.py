@@ -151,4 +151,4 @@ def test_a_cell_of_a_packed_record_cannot_forge_others(tmp_path: Path) -> None:
     path = tmp_path / "orders.json"
     path.write_text(json.dumps(records))
     text = pack_folder("What is the text of id 7?", path, budget_tokens=900).text
-    assert '8: 7 | "Eve | paid" | null | "long ' in text
+    assert '\n7 | "Eve | paid" | null | "long ' in text
