@@ -6,11 +6,12 @@ right output of ten first in 90 % of cases, with the summary alone in 80 % (Hotp
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -203,6 +204,9 @@ MIN_ID_CHARS: Final = 12
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 MAX_HEADING_CHARS = 80
 _VALUE_CHARS = 120
+_TICK: Final = timedelta(microseconds=1)
+# Time synchronization makes smaller steps. A larger one means that the clock was wrong before.
+_MAX_STEP_BACK: Final = timedelta(seconds=5)
 
 
 class ContextPointer(BaseModel):
@@ -322,6 +326,35 @@ def has_expired(pointer: ContextPointer, now: datetime) -> bool:
         return datetime.fromisoformat(pointer.expires_at).astimezone(UTC) <= now
     except (ValueError, OverflowError):  # edited by hand, or beyond the year 9999
         return False
+
+
+class SteadyClock:
+    """A UTC clock that smooths backward steps of up to 5 seconds.
+
+    While the system corrects its clock, each time is one microsecond after the previous one, so an
+    expired result stays expired. A larger step back is accepted, since the clock was wrong before,
+    as after a virtual machine resumes. Two threads can get the same time.
+
+    Args:
+        read: The underlying clock. None uses the system's.
+    """
+
+    def __init__(self, read: Callable[[], datetime] | None = None) -> None:
+        self._read = read or partial(datetime.now, UTC)
+        self._last = datetime.min.replace(tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        # Without a lock, which a forked child could inherit locked.
+        now = self.read()
+        if timedelta(0) < self._last + _TICK - now <= _MAX_STEP_BACK:
+            now = self._last + _TICK
+        self._last = now
+        return now
+
+    def read(self) -> datetime:
+        """Return the time of the underlying clock in UTC, with any backward step."""
+        return self._read().astimezone(UTC)
 
 
 def call_digest(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:

@@ -36,6 +36,7 @@ from llm_common.pointers.listing import (
 from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
 from llm_common.pointers.pointer import (
     ContextPointer,
+    SteadyClock,
     check_pointer_id,
     checked_query_id,
     has_expired,
@@ -104,7 +105,8 @@ class ContextPointerStore:
             deleted.
         max_bytes_per_query: Maximum total size of a query's results. A save above it evicts expired
             results, then the oldest. None sets no limit.
-        clock: Returns the current time. None uses the system's clock.
+        clock: Returns the current time. None uses the system's clock. After a backward step of up
+            to 5 seconds, expired results stay expired.
 
     Raises:
         ValueError: If `ttl_s` or `max_bytes_per_query` is zero or negative.
@@ -123,7 +125,7 @@ class ContextPointerStore:
     ) -> None:
         self.records: Final = records
         self._retention = Retention(ttl_s, max_bytes_per_query)
-        self._clock = clock or partial(datetime.now, UTC)
+        self._clock = SteadyClock(clock)
         self._tombstones = Tombstones(records.blobs)
         self._saver = Saver(records, self._tombstones)
         self._maintenance = Maintenance(records, self._tombstones)
@@ -136,7 +138,7 @@ class ContextPointerStore:
     @property
     def now(self) -> datetime:
         """Return the time by which pointers expire."""
-        return self._clock().astimezone(UTC)
+        return self._clock.now()
 
     async def save(
         self,
@@ -253,7 +255,7 @@ class ContextPointerStore:
         """List the pointers of a query as `list` does, and count the skipped files."""
         with span("llm_common.pointers.list") as current:
             listing = self._index.read(checked_query_id(query_id, self.redactor))
-            now = self.now
+            now = self._clock.now()
             # Filtered on each list, since a pointer expires without any change on disk.
             alive = [pointer for pointer in listing.pointers if not has_expired(pointer, now)]
             listing = listing.model_copy(update={"pointers": tuple(alive)})
@@ -303,7 +305,7 @@ class ContextPointerStore:
         """
         checked = checked_query_id(query_id, self.redactor)
         return newest_pointers(
-            self.records.blobs, checked, limit=limit, offset=offset, now=self.now
+            self.records.blobs, checked, limit=limit, offset=offset, now=self._clock.now()
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
@@ -321,7 +323,7 @@ class ContextPointerStore:
         """
         checked = checked_query_id(query_id, self.redactor)
         [stored] = read_records(self.records.blobs, checked, [check_pointer_id(pointer_id)])
-        return stored is not None and not has_expired(stored, self.now)
+        return stored is not None and not has_expired(stored, self._clock.now())
 
     def query_with(self, pointer_id: str, *, prefix: str) -> str | None:
         """Return a query that has a pointer and whose id begins with `prefix`, or None.
@@ -374,7 +376,7 @@ class ContextPointerStore:
             stored, payload = self.records.load(query_id, pointer_id)
         except PointerNotFoundError as exc:
             raise self._miss(query_id, pointer_id) from exc
-        now = self.now
+        now = self._clock.now()
         if has_expired(stored, now):
             raise not_found("expired", query_id, pointer_id)
         if renewed(stored, now) is not None:
@@ -415,7 +417,7 @@ class ContextPointerStore:
         """
         if isinstance(pointer_ids, str):  # which is a collection of its characters
             raise TypeError("pointer_ids must be a list of ids, got str. Pass [pointer_id]")
-        now = self.now
+        now = self._clock.now()
         return self._maintenance.delete(
             checked_query_id(query_id, self.redactor),
             pointer_ids,
@@ -482,7 +484,8 @@ class ContextPointerStore:
         Raises:
             StoreError: If the queries cannot be listed.
         """
-        moment = self.now if now is None else now.astimezone(UTC)
+        # Not `now()`: after the clock was once far ahead, that could collect live results.
+        moment = self._clock.read() if now is None else now.astimezone(UTC)
         return await self._in_thread(
             lambda stopped: self._maintenance.gc(now=moment, dry_run=dry_run, stopped=stopped)
         )
@@ -498,7 +501,7 @@ class ContextPointerStore:
         Raises:
             StoreError: If the queries cannot be listed.
         """
-        now = self.now
+        now = self._clock.now()
         return await self._in_thread(
             lambda stopped: self._maintenance.verify(repair=repair, now=now, stopped=stopped)
         )
@@ -517,7 +520,7 @@ class ContextPointerStore:
         with computing():
             plain = redacted_result(result, self.redactor, redact_results=self._redact_results)
             encoded = encode_json(plain, max_bytes=self._max_result_bytes)
-            now = self.now
+            now = self._clock.now()
             pointer = describe(
                 call,
                 encoded,
@@ -570,7 +573,7 @@ class ContextPointerStore:
             stored = transaction.current(pointer_id)
             if stored is None:
                 raise self._miss(query_id, pointer_id)
-            if has_expired(stored, self.now):
+            if has_expired(stored, self._clock.now()):
                 raise not_found("expired", query_id, pointer_id)
             if stored.pinned != pinned:
                 stored = stored.model_copy(update={"pinned": pinned})
