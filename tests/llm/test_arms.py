@@ -114,7 +114,7 @@ async def test_a_small_model_answers_from_forms_of_a_record(
 ) -> None:
     cases = list(csv_cases(random.Random(7)))
     if DATA:
-        cases += products(Path(DATA) / "previews")
+        cases += wikipedia(Path(DATA) / "previews")
     found = [(case, record) for case in cases if (record := found_record(case))]
     found = random.Random(1).sample(found, min(len(found), RECORDS))
     right = dict.fromkeys(FORMS, 0)
