@@ -274,6 +274,7 @@ class TextSketch:
         yield from self._matching
         yield from self._around(self._matching[:_AROUND_BEST])
         if not self._words:
+            yield from (0, len(self._lines) - 1)
             yield from self._headings
         yield from self._ends()
 
