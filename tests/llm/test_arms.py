@@ -73,7 +73,9 @@ def look_ups() -> Iterator[Case]:
 async def answer_of(client: OpenAICompatibleClient, question: str, shown: str) -> str:
     prompt = f"A tool returned:\n{shown}\n\n{question} Answer with the value only."
     message = LLMMessage(role=MessageRole.USER, content=prompt)
-    response = await client.chat_completion([message], timeout_s=TIMEOUT_S, max_tokens=40)
+    response = await client.chat_completion(
+        [message], temperature=0.0, timeout_s=TIMEOUT_S, max_tokens=40
+    )
     assert isinstance(response.content, str)
     return response.content
 
