@@ -13,12 +13,12 @@ MAX_FILES = {
     "select outputs, HTTP": 17,
     "run": 47,
     "run, HTTP": 53,
-    "hook: offload a result": 40,  # with the trace of the session, and the look for a repeated call
+    "hook: offload a result": 38,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values, plan and fill of its note, references, and the overview
-    "hook: fold 200 messages": 27,
-    "gateway: preview a result": 42,
-    "pack an output and turns": 43,  # with the records of the output
-    "pack a folder": 26,  # with the sentences, the named definitions, and the text around the files
+    "hook: fold 200 messages": 26,
+    "gateway: preview a result": 40,
+    "pack an output and turns": 41,  # with the records of the output
+    "pack a folder": 25,  # with the sentences, the named definitions, and the text around the files
 }
 
 
