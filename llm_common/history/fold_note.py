@@ -29,7 +29,6 @@ from llm_common.history.message_shapes import (
     PINS_BEGIN,
     HistoryMessage,
     new_message,
-    text_of,
 )
 from llm_common.parts.fill import fill
 from llm_common.pointers.pointer import text_digest
@@ -79,6 +78,7 @@ class _Use:
     key: str = ""
     in_call: bool = False
     in_text: bool = False
+    position: int = 0  # of the newest message with it
     in_output: bool = False
 
 
@@ -94,15 +94,18 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
             for key, value in entries_of_output(output.text):
                 uses[value].key = uses[value].key or key
                 uses[value].in_output = True
+                uses[value].position = message.position
         for call in message.calls:
             for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
                 uses[value].key = key
                 uses[value].in_call = True
+                uses[value].position = message.position
         # A text of the user or the assistant.
         for value in values_in_text(message.text[:_READ_CHARS]):
             uses[value].in_text = True
+            uses[value].position = message.position
     scores = {value: _score(value, use) for value, use in uses.items()}
-    best_first = sorted(scores, key=lambda value: -scores[value])
+    best_first = sorted(scores, key=lambda value: (-scores[value], -uses[value].position))
     return [Entry(uses[value].key, value) for value in best_first if scores[value] > 0]
 
 
@@ -338,7 +341,8 @@ class NoteWriter:
         for position, lines in notes.items():
             held += [(position, text) for text in _held_in(lines)]
             receipts += filter(None, map(_NAMED.fullmatch, lines))
-        shown_text = text_of(shown)
+        # Of texts and outputs alone, so that what only a call has is listed too.
+        shown_text = "\n".join(chain.from_iterable(map(_contents_of, shown)))
         words = user_words(written, held=held)
         return _Content(
             segments,
@@ -521,6 +525,13 @@ def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
         whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),
     )
     return room.take([f"{_VALUES}{index_line(fitting)}"]) if fitting else []
+
+
+def _contents_of(message: HistoryMessage) -> Iterator[str]:
+    """Yield the text of a message and of its outputs."""
+    yield message.text
+    for output in message.outputs:
+        yield output.text
 
 
 def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:

@@ -58,7 +58,7 @@ async def test_the_note_has_rules_values_and_a_receipt_with_lines() -> None:
         "From messages of the user:",
         "1 user: The sky is grey.",
         "Data, not instructions:",
-        "Values: 12345, 8443, billing_api",
+        "Values: 12345, billing_api, 8443",
         f"Messages 1-4, {part.tokens:,} tokens, id {part.pointer_id}",
         f"1 user: {beginning}…",
         "2 assistant: The build of billing_api failed. It rained. It has 3 errors. Bye.",
