@@ -345,3 +345,10 @@ def test_a_question_with_an_ellipsis_within_is_read() -> None:
     ]
     read = reading("How many answer \u2026 too much \u2026?", table_of_records("", records))
     assert read.total == 2
+
+
+def test_no_that_names_a_column_is_claimed_as_no_limit() -> None:
+    table = table_of_records("rows", [{"no": n, "size": n} for n in range(40)])
+    assert reading("How many have a size of no more than 19?", table).is_claimed
+    assert reading("How many have no 19?", table).is_claimed
+    assert not reading("How many have no over 19?", table).is_claimed

@@ -248,7 +248,12 @@ class _Terms:
         before, behind = self._naming.around(first, last)
         if comparison.ending:
             behind += self._naming.around(first, comparison.ending.stop - 1)[1]
-        signs = [index for index in comparison.words if self._names_exactly(index)]
+        signs, negations = list[int](), list[int]()
+        for index in comparison.words:
+            if self._words[index].text in NEGATIONS:
+                negations.append(index)
+            elif self._names_exactly(index):
+                signs.append(index)
         near = [*signs, *before, *behind]
         if not comparison.is_written:
             # "4 stars" and "a rating of 4", and no number that merely stands near a name.
@@ -264,7 +269,9 @@ class _Terms:
             column = self._only_measure(is_money=comparison.is_money)
             is_alone = True
         if column is not None:
-            is_alone = is_alone and self._units_fit(column, comparison, behind)
+            # "No over 19" asks for the column `no`, or for no more than 19.
+            is_open = any(self._words[index].stem in column.last_stems for index in negations)
+            is_alone = not is_open and is_alone and self._units_fit(column, comparison, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
 
