@@ -2,8 +2,10 @@
 
 import math
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final, TypeVar
@@ -248,16 +250,18 @@ def condition_of(column: Column, rows: Collection[int]) -> str:
 
 
 def _between(name: str, values: list[_Value], others: list[_Value]) -> str:
-    """Return the bounds of values, without a bound that keeps no other value out."""
+    """Return the bounds of values, without a bound that keeps no other value out, or ""."""
     low, high = min(values), max(values)
     if any(low < other < high for other in others):
         return ""
-    bounds = []
+    bounds: list[tuple[str, str]] = []
     if any(other < low for other in others):
-        bounds.append(f"{name} >= {_literal(low)}")
+        bounds.append((">=", _literal(low)))
     if any(other > high for other in others):
-        bounds.append(f"{name} <= {_literal(high)}")
-    return " AND ".join(bounds)
+        bounds.append(("<=", _literal(high)))
+    if not all(literal for _, literal in bounds):
+        return ""
+    return " AND ".join(f"{name} {sign} {literal}" for sign, literal in bounds)
 
 
 def _numbers(values: Collection[Cell]) -> list[float]:
@@ -274,5 +278,12 @@ def _literal(value: Cell) -> str:
         is_plain = value.isprintable() and len(value) <= _MAX_LITERAL_CHARS
         return "'" + value.replace("'", "''") + "'" if is_plain else ""
     if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ""
+        return repr(value) if math.isfinite(value) and _is_read_back(value) else ""
     return str(int(value)) if value is not None and fits_64_bits(value) else ""
+
+
+def _is_read_back(number: float) -> bool:
+    """Return whether SQLite reads the same number, since it rounds the last bit of some."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        (read,) = database.execute(f"SELECT {number!r}").fetchone()
+    return bool(read == number)

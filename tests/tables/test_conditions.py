@@ -85,3 +85,22 @@ def test_sqlite_selects_the_rows_of_a_condition(cells: list[Json], data: st.Data
     condition = condition_of(column, rows)
     if condition:
         assert selected(cells, condition) == rows
+
+
+SMALL = 5.477921667182974e-307
+
+
+# SQLite rounds the last bit of some numbers otherwise than Python.
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        ([0.0, SMALL], {0, 1}),
+        ([-1.0, *(SMALL * n for n in range(1, 10))], set(range(1, 10))),
+    ],
+)
+def test_a_number_that_sqlite_would_round_is_in_no_condition(
+    cells: list[Json], rows: set[int]
+) -> None:
+    condition = condition_of(Column(table(cells), 1), rows)
+    if condition:
+        assert selected(cells, condition) == rows
