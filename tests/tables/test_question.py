@@ -318,6 +318,9 @@ def test_a_sentence_is_found_with_the_mark_at_its_end() -> None:
         {"note": note} for note in ("The name.", "The size.", "The id.")
     ]
     assert conditions("How many have note The name.?", records) == [("note = The name.", 1)]
+    many: list[dict[str, Json]] = [{"note": f"Part {n} is late."} for n in range(300)]
+    found = conditions("Which has the note Part 7 is late.?", many)
+    assert found == [("note = Part 7 is late.", 1)]
 
 
 def test_a_percentage_with_a_decimal_comma_is_one_value() -> None:

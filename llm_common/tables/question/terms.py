@@ -410,7 +410,7 @@ class _Terms:
 
     def _phrase_of(self, column: Column, text: str) -> str | None:
         """Return the phrase of the question that is a text, or its plural, or None."""
-        phrase = folded(text.strip().rstrip(_SENTENCE_ENDS))
+        phrase = _phrase(text)
         if phrase in self._question.phrases:
             return phrase
         if column.is_category and phrase.replace("'s", "").isalpha():
@@ -423,7 +423,7 @@ class _Terms:
     def _names_no_cell(self, column: Column) -> bool:
         """Return whether the question has no whole value of a column. Fast for many values."""
         texts = [cell for cell in column.counts if isinstance(cell, str)]
-        phrases = set(map(folded, map(str.strip, texts)))
+        phrases = set(map(_phrase, texts))
         numbers = {number.value for number in self._question.numbers}
         values = {_value_of(column, cell) for cell in column.counts}
         return phrases.isdisjoint(self._question.phrases) and numbers.isdisjoint(values)
@@ -669,6 +669,11 @@ _HAVING: Final = set_of("have has having with had")
 _DATE_ENDINGS: Final = stems_of("at on date time day")
 
 
+def _phrase(text: str) -> str:
+    """Return a text as a question has it, without the mark at its end."""
+    return folded(text.strip().rstrip(_SENTENCE_ENDS))
+
+
 def _value_of(column: Column, cell: Cell) -> Cell:
     """Return the number of a cell, as `0.00` and `0` are one, or the cell if it is none.
 
@@ -700,9 +705,9 @@ def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
     """Return the columns that a phrase means: as it is written, as a whole, and as named."""
-    exact = {index: entry for index, entry in found.items() if entry.is_exact}
-    whole = {index: entry for index, entry in (exact or found).items() if entry.whole}
-    best = whole or exact or found
+    written = {index: entry for index, entry in found.items() if entry.is_exact}
+    whole = {index: entry for index, entry in (written or found).items() if entry.whole}
+    best = whole or written or found
     return {index: entry for index, entry in best.items() if index in named} or best
 
 
