@@ -13,7 +13,7 @@ A table has what answers the question, then counts, then rows:
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -252,10 +252,10 @@ class TableSketch:
                 is_of_all = len(rows) == len(self._table.rows)
                 noun = "records" if is_of_all else "that match in part"
             head = f"{kind}s: {self._row_names(columns)}"
-            shown = [self._row(row, columns, _MAX_LONG_CELL_CHARS) for row in rows[:_MAX_ROWS]]
-            is_clipped = sum(len(row) + 1 for row in (head, *shown)) > lines.left
-            if is_clipped:
-                shown = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
+            shown = self._whole_rows(rows, columns, lines.left - len(head) - 1)
+            is_clipped = False
+            if shown is None:
+                shown = (self._row(row, columns) for row in rows[:_MAX_ROWS])
                 asked = set().union(*(self._cells(index, rows) for index in question.columns))
                 is_clipped = any(len(cell_text(cell)) > _MAX_CELL_CHARS for cell in asked)
             count = lines.add_rows(head, shown, len(rows), noun=noun)
@@ -273,6 +273,18 @@ class TableSketch:
             fields = self._fields_of(row, columns, limit - len(heads[row]) - 1)
             count += bool(lines.add_rows(heads[row], fields, len(fields), noun="fields"))
         return count, 0 < count == len(heads)
+
+    def _whole_rows(
+        self, rows: Sequence[int], columns: Sequence[int], max_chars: int
+    ) -> Iterable[str] | None:
+        """Return rows with whole cells, or None as soon as they do not fit."""
+        shown = []
+        for row in rows[:_MAX_ROWS]:
+            shown.append(self._row(row, columns, _MAX_LONG_CELL_CHARS))
+            max_chars -= len(shown[-1]) + 1
+            if max_chars < 0:
+                return None
+        return shown
 
     def _fields_of(self, row: int, columns: Sequence[int], max_chars: int) -> list[str]:
         """Return a line for each field of a record, as many as fit, with some columns first."""
