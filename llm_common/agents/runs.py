@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
-    ExitStack,
     aclosing,
     asynccontextmanager,
     contextmanager,
@@ -288,10 +287,8 @@ class ObservedRun:
     def active(self) -> Iterator[None]:
         """Record the calls of the block as the run's. The block must not contain a `yield`."""
         # The active span is a context variable: around a `yield` it would leak into the caller.
-        with ExitStack() as stack:
-            stack.enter_context(self._span.active())
-            if self._traced is not None:
-                stack.enter_context(self._traced.active())
+        traced = nullcontext() if self._traced is None else self._traced.active()
+        with self._span.active(), traced:
             yield
 
     @classmethod

@@ -242,7 +242,8 @@ def pack_passages(
             reasons[candidate.file.id] = "poor_match"
     if pack_format.line_numbers:
         for candidate in eligible:
-            candidate.numbered = NumberedLines(candidate.file.content)
+            if candidate.records is None:
+                candidate.numbered = NumberedLines(candidate.file.content)
     tree_lines = _pack(eligible, sizes, request.token_budget, pack_format)
     return _bundle(candidates, request, reasons, pack_format, tree_lines)
 

@@ -538,7 +538,7 @@ def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each message but notes: its text, its calls, the size of its outputs."""
     lines: list[str] = []
     for message in messages:
-        if message.role == "user" and message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
+        if message.role == "user" and _is_marked(message):
             continue
         parts = [one_line(message.text, max_chars=_LINE_CHARS)]
         calls = [f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls]

@@ -1,4 +1,4 @@
-"""What a small model makes of our texts and of simpler ones, printed as tables.
+"""What a small model makes of our texts and of simpler ones.
 
 The arms: answers from previews of 400 tokens, from a found record in three forms, and first replies
 to the tool selector, plain and under a grammar. Few questions and a weak model give directions,
@@ -34,6 +34,7 @@ from benchmarks.quality_previews import (
 from llm_common.agents import PlannedTask, ToolSelectionConfig, ToolSelector
 from llm_common.apps.cli.demo.public_data import public_tools
 from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
+from tests.llm.reporting import report
 
 pytestmark = pytest.mark.llm
 
@@ -80,12 +81,8 @@ async def answer_of(client: OpenAICompatibleClient, question: str, shown: str) -
     return response.content
 
 
-def is_right(case: Case, answer: str) -> bool:
-    return all(value.lower() in answer.lower() for value in case.answers)
-
-
-def in_view(case: Case, shown: str) -> bool:
-    return all(value.lower() in shown.lower() for value in case.answers)
+def has_answer(case: Case, text: str) -> bool:
+    return all(value.lower() in text.lower() for value in case.answers)
 
 
 async def test_a_small_model_answers_from_previews(client: OpenAICompatibleClient) -> None:
@@ -95,11 +92,10 @@ async def test_a_small_model_answers_from_previews(client: OpenAICompatibleClien
         for case in cases:
             for arm, preview in ARMS.items():
                 shown = await asyncio.to_thread(preview, case, PREVIEW_TOKENS)
-                seen[arm] += in_view(case, shown)
-                right[arm] += is_right(case, await answer_of(client, case.question, shown))
-    print(f"\n| preview, {len(cases)} look-ups | in view | answered |\n|---|---|---|")  # noqa: T201
+                seen[arm] += has_answer(case, shown)
+                right[arm] += has_answer(case, await answer_of(client, case.question, shown))
     for arm in ARMS:
-        print(f"| {arm} | {seen[arm]} | {right[arm]} |")  # noqa: T201
+        report(arm, f"of {len(cases)} look-ups {seen[arm]} in view, {right[arm]} answered")
     assert seen["llm-common"] >= max(seen["head"], seen["head and tail"])
     assert right["nothing"] <= right["llm-common"]
 
@@ -124,10 +120,9 @@ async def test_a_small_model_answers_from_forms_of_a_record(
         for case, record in found:
             for form, written in FORMS.items():
                 answer = await answer_of(client, case.question, written(record))
-                right[form] += is_right(case, answer)
-    print(f"\n| form of a record, {len(found)} look-ups | answered |\n|---|---|")  # noqa: T201
+                right[form] += has_answer(case, answer)
     for form, number in right.items():
-        print(f"| {form} | {number} |")  # noqa: T201
+        report(form, f"of {len(found)} look-ups in single records {number} answered")
     assert max(right.values()) > 0
 
 
@@ -168,4 +163,4 @@ async def test_a_small_model_gives_first_replies(config: LLMConfig, by_schema: b
             assert len(selection.attempts) == 1
             assert selection.status == "ok" or calls == []
     kind = "by schema" if by_schema else "plain"
-    print(f"\nfirst replies, {kind}: {statuses}, {right} of {len(REQUESTS)} right")  # noqa: T201
+    report(f"first replies, {kind}", f"{right} of {len(REQUESTS)} right, {statuses}")

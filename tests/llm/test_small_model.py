@@ -29,6 +29,7 @@ from llm_common.core import Attempt, LLMConfig, LLMMessage, OpenAICompatibleClie
 from llm_common.errors import MalformedReplyError
 from llm_common.trace import Trace, read_trace
 from llm_common.trace.lines import ModelCallLine
+from tests.llm.reporting import report
 
 pytestmark = pytest.mark.llm
 
@@ -40,10 +41,6 @@ WEATHER = {
     "Lima": "Fog, 18 degrees",
     "Cairo": "Clear, 29 degrees",
 }
-
-
-def report(what: str, value: object) -> None:
-    print(f"\n--- {what}: {value}")  # noqa: T201 - for the person who runs it
 
 
 async def test_the_relevance_selector_returns_candidates_or_nothing(

@@ -15,6 +15,7 @@ from llm_common.tables.sql.database import QUERY_NAME
 FINDER_NAME: Final = "find_tools"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
+_WHOLE_TOKENS: Final = 2_000
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 
@@ -36,7 +37,7 @@ class OffloadPolicy:
         ValueError: If a limit is negative.
     """
 
-    max_whole_tokens: int = 2_000
+    max_whole_tokens: int = _WHOLE_TOKENS
     max_preview_tokens: int = 400
     max_turn_tokens: int | None = 8_000
     tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
@@ -74,8 +75,8 @@ class SessionConfig:
         pinned: Texts that each prompt of `fold` has word for word, such as an application's rules.
         max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
             some. None always shows all tools.
-        max_read_tokens: Maximum tokens of an answer of the tools that read and search. As many as
-            those of a result that stays whole.
+        max_read_tokens: Maximum tokens of an answer of the tools that read and search. The default
+            is that of a result that stays whole.
         search_name: The name of the tool that searches.
         query_name: The name of the tool that queries records.
         finder_name: The name of the tool that finds hidden tools.
@@ -92,7 +93,7 @@ class SessionConfig:
     fold: FoldPolicy | None = _FOLD
     pinned: tuple[str, ...] = ()
     max_tool_tokens: int | None = 4_000
-    max_read_tokens: int = 2_000
+    max_read_tokens: int = _WHOLE_TOKENS
     search_name: str = SEARCH_NAME
     query_name: str = QUERY_NAME
     finder_name: str = FINDER_NAME
