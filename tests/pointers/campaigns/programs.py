@@ -148,6 +148,20 @@ def save_and_load(store: Any, query_id: str, number: int) -> None:
     assert store.load_result(pointer=pointer) == value_of(query_id, number)
 
 
+def stop_measuring() -> None:
+    """Stop coverage in this process, which has a lock that no forked child can get.
+
+    A thread holds it when it enters a file of the package, and a child that is forked meanwhile
+    never ends.
+    """
+    if "coverage" not in sys.modules:
+        return
+    from coverage import Coverage
+
+    if measuring := Coverage.current():
+        measuring.stop()
+
+
 def fork_by_os(work: Callable[[], None]) -> Callable[[], int | None]:
     """Fork a child that does the work.
 
@@ -200,6 +214,7 @@ def fork_while_saving(
     patience_s: float = CHILD_PATIENCE_S,
 ) -> Counter[str]:
     """Fork children while a thread saves, and count those that ended, failed or hung."""
+    stop_measuring()
     chance, store, ends = random.Random(size + count), make(base), Counter[str]()
     fork = {"os": fork_by_os, "multiprocessing": fork_by_multiprocessing}[how]
     with saving_thread(store, size=size):
@@ -230,6 +245,7 @@ def fork_and_die(base: Path, seed: str) -> None:
 
 
 def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> None:
+    stop_measuring()
     with saving_thread(store, size=2_500_000):
         time.sleep(random.Random(seed).uniform(0, 0.05))
         child = os.fork()

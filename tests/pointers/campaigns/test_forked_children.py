@@ -29,7 +29,7 @@ from llm_common.ranking.embeddings import StaticVectors
 from llm_common.tools import ToolDefinition, ToolIndex
 from tests.pointers.campaigns.children import answer
 from tests.pointers.campaigns.conftest import ShowFigures
-from tests.pointers.campaigns.programs import CHILD_PATIENCE_S, fork_by_os
+from tests.pointers.campaigns.programs import CHILD_PATIENCE_S, fork_by_os, stop_measuring
 
 THREADS = 4
 TOPICS = ("invoices", "weather", "flights", "recipes", "contracts", "planets")
@@ -90,6 +90,7 @@ def definition(topic: str) -> ToolDefinition:
 
 def fork_children(base: Path, *, seconds: float, trace_dir: str) -> Counter[str]:
     """Fork children while threads use the shared objects, and count how they end."""
+    stop_measuring()
     os.environ[TRACE_DIR.name] = trace_dir
     shared, stopped, ends = SharedObjects(base), threading.Event(), Counter[str]()
     numbers = count()

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from tests.pointers.campaigns.programs import (
     fork_by_os,
     fork_while_saving,
     save_fork_and_die,
+    stop_measuring,
 )
 from tests.pointers.campaigns.running import INTERPRETERS, run, start
 from tests.pointers.campaigns.traffic import save
@@ -70,9 +70,7 @@ def fork_at_first_use(base: Path, seed: int) -> int | None:
 
     Parent and child do the same. None if the child does not end.
     """
-    # coverage has a lock of its own, and a child that is forked while it is held never ends.
-    threading.settrace(None)
-    sys.settrace(None)
+    stop_measuring()
     store = FileContextPointerStore(base, durability="rename")
     thread = threading.Thread(target=save_list_and_choose, args=(store, f"parent-{seed}"))
     thread.start()
