@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from llm_common.agents import Session
@@ -145,12 +146,20 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     All such coroutines of a process run on one event loop in a background thread, so the caller's
     thread may run a loop already.
     """
-    future = asyncio.run_coroutine_threadsafe(work, _LOOP.get())
+    loop = _LOOP.get()
+    # Made before the work begins, as a KeyboardInterrupt may come before its future is known here.
+    interrupted = Future[None]()
+
+    async def until_interrupted() -> T:
+        task = asyncio.ensure_future(work)
+        interrupted.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
+        return await task
+
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(until_interrupted(), loop).result()
     except BaseException:
         # KeyboardInterrupt reaches only this thread. Without the cancel, the work would go on.
-        future.cancel()
+        interrupted.set_result(None)
         raise
 
 
