@@ -236,17 +236,36 @@ def condition_of(column: Column, rows: Collection[int]) -> str:
     others: set[Cell] = set()
     for row, value in enumerate(column.values):
         (values if row in rows else others).add(value)
-    if not values or None in values or values & others or column.is_mixed:
+    if not values or values & others or column.is_mixed:
         return ""
     name = quoted(column.name)
-    if len(values) > _MAX_CONDITION_VALUES:
-        if column.is_numeric:
-            return _between(name, _numbers(values), _numbers(others))
-        return _between(name, _texts(values), _texts(others)) if column.is_date else ""
+    if values == {None}:
+        return f"{name} IS NULL"
+    if others == {None}:
+        return f"{name} IS NOT NULL"
+    condition = _among(name, values - {None}, others - {None}, column)
+    return f"({condition} OR {name} IS NULL)" if condition and None in values else condition
+
+
+def _among(name: str, values: set[Cell], others: set[Cell], column: Column) -> str:
+    """Return a condition that all of these values meet and none of the others, or ""."""
+    if len(values) <= _MAX_CONDITION_VALUES:
+        return _in(name, "", values)
+    if column.is_numeric and (bounds := _between(name, _numbers(values), _numbers(others))):
+        return bounds
+    if column.is_date and (bounds := _between(name, _texts(values), _texts(others))):
+        return bounds
+    return _in(name, "NOT ", others) if 0 < len(others) <= _MAX_CONDITION_VALUES else ""
+
+
+def _in(name: str, negation: str, values: set[Cell]) -> str:
+    """Return a condition that a column has one of some values, or none of them, or ""."""
     literals = sorted(map(_literal, values))
     if not all(literals):
         return ""
-    return f"{name} = {literals[0]}" if len(literals) == 1 else f"{name} IN ({', '.join(literals)})"
+    if len(literals) > 1:
+        return f"{name} {negation}IN ({', '.join(literals)})"
+    return f"{name} {'<>' if negation else '='} {literals[0]}"
 
 
 def _between(name: str, values: list[_Value], others: list[_Value]) -> str:

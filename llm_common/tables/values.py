@@ -185,7 +185,8 @@ def shown_cell(
 
 def are_mixed(cells: Iterable[Cell]) -> bool:
     """Return whether cells are of several kinds, such as texts beside numbers."""
-    return len(set(map(type, cells)) - {NoneType}) > 1
+    kinds = {float if kind is int else kind for kind in map(type, cells)}
+    return len(kinds - {NoneType}) > 1
 
 
 def fits_64_bits(number: int) -> bool:
