@@ -58,6 +58,7 @@ _PAGE_CHARS: Final = 5_000  # of rows that fit one answer
 UNNAMED: Final = "records"
 """The name of the records of a result that nothing can query."""
 
+_LOG_NOUNS: Final = "line log entry"
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
@@ -82,7 +83,7 @@ class TableSketch:
         self._columns = [Column(table, index) for index in range(len(table.columns))]
         self._question: TableQuestion | None = None
         if question.strip():
-            nouns = f"{name} {table.path}"
+            nouns = f"{name} {table.path} {_LOG_NOUNS if table.is_log else ''}"
             self._question = read_question(question, table, self._columns, nouns=nouns)
 
     @cached_property
@@ -416,7 +417,10 @@ class TableSketch:
 
     @cached_property
     def _naming_columns(self) -> list[int]:
-        """Indexes of the columns that name a record: the most distinct short text, and a key."""
+        """Indexes of the columns that name a record: the most distinct short text, and a key.
+
+        What an entry of a log says comes first.
+        """
         keys: list[int] = []
         texts: dict[int, int] = {}
         for column in self._columns:
@@ -427,7 +431,8 @@ class TableSketch:
             if not (column.is_numeric or column.is_date or column.is_flag):
                 texts[column.index] = len(column.counts)
         names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
-        return [*names[:1], *keys[:1]]
+        messages = [column.index for column in self._columns if column.name == "message"]
+        return [*messages[: self._table.is_log], *names[:1], *keys[:1]]
 
     @cached_property
     def _widths(self) -> list[int]:

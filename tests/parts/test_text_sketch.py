@@ -185,3 +185,25 @@ def test_a_log_is_told_by_its_form_and_not_by_a_name() -> None:
     log = "".join(f"2026-03-05 10:00:{n % 60:02} INFO note {n} of the day\n" for n in range(400))
     assert ResultParts(table, table, "what about note 7?").has_records
     assert not ResultParts(log, log, "what about note 7?").has_records
+
+
+def entries(count: int) -> str:
+    levels = ("INFO", "WARN", "ERROR")
+    return "\n".join(
+        f"2026-03-05 10:09:{n:02},120 {levels[n % 3]} [pool] a.Queue: step {n} of {levels[-1]}"
+        for n in range(count)
+    )
+
+
+def test_the_lines_of_a_level_are_counted_as_entries() -> None:
+    log = entries(30)
+    shown = ResultParts(log, log, "How many ERROR lines are in this log?").excerpt(900).text
+    assert "level = ERROR: 10 of 30 records" in shown
+    assert "message | " in shown
+    assert "step 2 of ERROR" in shown
+
+
+def test_no_level_is_counted_where_an_entry_was_not_read() -> None:
+    log = entries(30) + "\n2026-03-05 10:09:31 ERROR of a library"
+    shown = ResultParts(log, log, "How many ERROR lines are in this log?").excerpt(900).text
+    assert "level = " not in shown

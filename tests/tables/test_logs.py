@@ -86,3 +86,13 @@ def test_a_heading_before_times_names_the_columns_t_03(text: str) -> None:
 def test_a_time_in_brackets_is_no_list_t_03() -> None:
     [table] = find_records("[    0.123456] usb 1-1: new device\n" * 4).tables
     assert table.rows[0] == ("0.123456", "usb 1-1: new device")
+
+
+def test_an_entry_of_another_form_is_in_no_message_t_03() -> None:
+    entries = [f"2024-03-10 12:00:{second} ERROR [main] a.B: gone" for second in range(10, 30)]
+    other = "2024-03-10 12:00:20 WARN <main> of a library"
+    trace = "    at a.B(B.java:7)"
+    [table] = find_records("\n".join([*entries[:9], other, trace, *entries[9:], trace])).tables
+    assert {row[-1] for row in table.rows[:-1]} == {"gone"}
+    assert table.rows[-1][-1] == f"gone\n{trace}"
+    assert (table.total_rows, table.other_lines) == (20, (other, trace))

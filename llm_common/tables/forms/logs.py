@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import Final
 
 from llm_common.tables.forms.fit import MAX_LINE_CHARS, MOST, SAMPLE_LINES, share_of
@@ -41,7 +42,7 @@ _PARTS: Final = {
     "host": ("host", r"[\w.:-]{1,200}"),
     "process": ("process", r"[^\s:\[]{1,100}(?: [^\s:\[]{1,40})?"),
     "pid": ("pid", r"\d{1,10}"),
-    "thread": ("thread", r"[^\[\]|]{1,80}?"),
+    "thread": ("thread", r"[^\[\]|]{1,400}?"),
     "source": ("source", r"[\w./$-]{2,80}(?::[\w.]{1,60}){0,2}"),
     "inside": ("source", r"[^\[\]|]{1,200}?"),
     "file": ("source", r"[^\s\]]{1,200}"),
@@ -86,8 +87,8 @@ _FORMS: Final = (
     r"\[<time>: <level>/(?P<process>[^\]\s]{1,80})\] <message>",
     # syslog, also as journalctl writes it
     (
-        r"(?:<\d{1,3}>)?(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) <host> "
-        r"<process>(?:\[<pid>\])?: ?<message>"
+        r"(?:<\d{1,3}>)?(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) <host>  ?"
+        r"<process>(?:\[<pid>\])?(?: \([^()]{1,200}\))?: ?<message>"
     ),
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\S{2,20}) <host> <process>\[<pid>\]: ?<message>",
     r"<\d{1,3}>1 <time> <host> (?P<process>\S{1,48}) (?:<pid>|\S{1,128}) \S{1,32} <message>",
@@ -129,7 +130,6 @@ _NAME: Final = re.compile(r"(?<!\?P)<(\w+)>")
 _HINT: Final = re.compile(rf"\d:\d|\d{{6}}|{_LEVELS}|\w/.{{0,100}}\(")
 _MIN_STARTS: Final = 0.3  # share of lines that begin an entry: those of a stack trace begin none
 _MIN_ENTRIES: Final = 0.5  # share of all lines, where an entry is one line
-_PREFACE: Final = ("--", "#")  # how lines before the first entry begin, as of journalctl and adb
 
 
 @cache
@@ -144,7 +144,8 @@ def _pattern(form: str) -> re.Pattern[str]:
 def log(_: str, lines: list[str]) -> Table | None:
     """Return the table of a log, or None.
 
-    Lines between two entries, such as those of a stack trace, belong to the message of the first.
+    Lines between two entries, such as those of a stack trace, belong to the message of the first. A
+    line that begins with a time is an entry of another form, and belongs to none.
     """
     sample = [line[:MAX_LINE_CHARS] for line in lines[: 5 * SAMPLE_LINES]]
     if share_of(sample, lambda line: _HINT.search(line) is not None) < _MIN_STARTS:
@@ -168,32 +169,45 @@ def _form_of(sample: list[str]) -> re.Pattern[str] | None:
 def _entries(pattern: re.Pattern[str], lines: list[str]) -> Table | None:
     """Return the entries of a log. Where an entry has no message, other lines stand alone."""
     columns = [column for column in pattern.groupindex if column != "text"]
+    has_message = "message" in columns
+    preface = len([*takewhile(_is_preface, lines)]) if has_message else 0
+    first = "".join(lines[preface : preface + 1])[:MAX_LINE_CHARS]
+    if has_message and not pattern.match(first):
+        return None
+    begins = _pattern(r"\W?<time>")
     rows: list[list[Json]] = []
-    others: list[int] = []
-    traces: dict[int, list[str]] = {}
-    preface = 0
-    for line in lines:
+    others = 0
+    traces: list[list[str]] = []
+    unread: list[str] = []
+    for line in lines[preface:]:
         match = pattern.match(line[:MAX_LINE_CHARS])
         if match is not None:
             rows.append(_cells(match, line, columns))
-        elif "message" not in columns:
-            others.append(len(rows))
+            behind: list[str] = []
+            traces.append(behind)
+        elif not has_message:
+            others += 1
             rows.append([*[None] * len(columns), line])
-        elif rows:
-            traces.setdefault(len(rows) - 1, []).append(line)
-        elif line.startswith(_PREFACE):
-            preface += 1
         else:
-            return None
-    if len(rows) - len(others) < _MIN_ENTRIES * len(rows):
+            if begins.match(line):
+                behind = unread
+            behind.append(line)
+    if len(rows) - others < _MIN_ENTRIES * (len(rows) + len(unread)):
         return None
-    for index, trace in traces.items():
-        rows[index][-1] = "\n".join([str(rows[index][-1]), *trace])
+    for row, trace in zip(rows, traces, strict=False):
+        if trace:
+            row[-1] = "\n".join([str(row[-1]), *trace])
     if others:
         columns.append("line")
     table = _without_empty_columns(table_of_rows("", columns, rows))
     # What stands before the entries is in none of them.
-    return replace(table, path=f"line {preface + 1}" if preface else "")
+    path = f"line {preface + 1}" if preface else ""
+    return replace(table, path=path, other_lines=tuple(unread))
+
+
+def _is_preface(line: str) -> bool:
+    """Return whether a line before the first entry begins as those of journalctl and adb."""
+    return line.startswith(("--", "#"))
 
 
 def _cells(match: re.Match[str], line: str, columns: list[str]) -> list[Json]:
