@@ -1,12 +1,19 @@
 """Run commands in this process."""
 
+import hashlib
 import json
+import os
+import pty
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from llm_common.apps.cli.app import app
+from tests.folders.tree import PROGRAM
 
 DOCS = Path(__file__).parents[3] / "docs"
 # Scripts rely on the names at the top of each document.
@@ -30,6 +37,34 @@ FIELDS = {
     "audit": "counter other_files sessions",
     "gateway doctor": "servers idle_rules tokens_of_all tokens_listed searched tokens_otherwise",
 }
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return the time of change and the hash of every file."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {
+        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in files
+    }
+
+
+def on_terminal(stream: str, *arguments: str | Path) -> tuple[str, str]:
+    """Run a command whose stdout or stderr is a terminal. Return what both have got."""
+    main, side = pty.openpty()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: side}
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    result = subprocess.run(command, check=True, env={**os.environ, "TERM": "xterm"}, **streams)
+    os.close(side)
+    output = b"".join(iter(partial(_read, main), b""))
+    os.close(main)
+    return output.decode(), (result.stdout or result.stderr or b"").decode()
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:  # the other side is closed
+        return b""
 
 
 def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Result:

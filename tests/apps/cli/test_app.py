@@ -12,20 +12,7 @@ def test_the_version_is_the_packages_own() -> None:
     assert (result.exit_code, result.stdout) == (0, f"llm-common {llm_common.__version__}\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"], ["pack", "--help"]])
-def test_help_shows_the_usage(arguments: list[str]) -> None:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0
-    assert "Usage" in result.stdout
-
-
-def test_help_names_every_option_of_the_demo() -> None:
-    output = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
-    for text in ("--output", "--json"):
-        assert text in output
-
-
-@pytest.mark.parametrize("arguments", [[], ["context"], ["memory"], ["tools"], ["trace"]])
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["context"], ["memory"], ["tools"], ["trace"]])
 def test_a_group_without_arguments_shows_its_help_and_ends_with_0(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, result.stderr) == (0, "")

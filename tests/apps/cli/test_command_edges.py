@@ -1,6 +1,7 @@
 """What commands print and how they end, at their edges."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.agents import FileContextPointerStore
+from llm_common.errors import install_command
 from tests.apps.cli.running import run, run_json
 
 SERVERS = {"local": {"command": "git-server"}, "far": {"url": "https://mcp.example/mcp"}}
@@ -50,21 +52,12 @@ def test_only_servers_with_an_address_have_a_login(command: str, name: str, home
 
 
 def test_an_install_tells_what_to_do_next(home: Path) -> None:
-    path = put(home / ".claude.json", SERVERS)
-    before = path.read_text(encoding="utf-8")
-    planned = run("gateway", "install", "claude-code", "--dry-run")
-    assert "+" in planned.stdout
-    assert "Restart" not in planned.stderr
-    assert path.read_text(encoding="utf-8") == before
-    shown = json.loads(run("gateway", "install", "claude-code", "--print").stdout)
-    assert len(shown) == 1
-    assert path.read_text(encoding="utf-8") == before
+    put(home / ".claude.json", SERVERS)
     lines = run("gateway", "install", "claude-code").stderr.splitlines()
     assert "local moved to the gateway" in lines
     assert [line for line in lines if "llm-common gateway login far --config" in line]
     assert lines[-1].startswith("Restart claude-code. ")
-    again = run("gateway", "install", "claude-code").stderr
-    assert again == "Nothing to change.\n"
+    assert run("gateway", "install", "claude-code").stderr == "Nothing to change.\n"
     back = run("gateway", "uninstall", "claude-code").stderr
     assert "local moved back" in back
     assert "Restart" not in back
@@ -74,19 +67,6 @@ def test_nothing_waits_for_approval(home: Path) -> None:
     config = put(home / "mcp.json", {})
     result = run("gateway", "approve", "-c", config, "--folder", home / "gateway")
     assert result.stderr == "Nothing waits for approval.\n"
-
-
-def test_parts_of_scores_are_in_the_document_only_on_request(home: Path) -> None:
-    tree = home / "tree"
-    tree.mkdir()
-    (tree / "a.py").write_text("cookie = 1\n", encoding="utf-8")
-    document = json.loads(run("pack", "cookie", tree, "--json").stdout)
-    assert document["explain"] is None
-    explained = json.loads(run("pack", "cookie", tree, "--json", "--explain").stdout)
-    assert explained["explain"]
-    assert "Left out" not in run("pack", "cookie", tree).stderr
-    (tree / "b.png").write_bytes(b"\x89PNG\0cookie")
-    assert "Left out: 1 " in run("pack", "cookie", tree).stderr
 
 
 async def test_an_erasure_lists_the_ids_in_order(tmp_path: Path) -> None:
@@ -108,16 +88,41 @@ main()
 """
 
 
-@pytest.mark.parametrize(("module", "code"), [("typer", 2), ("llm_common.apps.cli.terminal", 1)])
-def test_only_a_package_of_the_extra_is_named_as_missing(module: str, code: int) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", MISSING.format(module=module), "--help"],
+def without(module: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command where a module cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", MISSING.format(module=module), *arguments],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "300"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert result.returncode == code
-    assert ("llm-common needs typer: " in result.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "command"),
+    [
+        ("typer", "cli", "--help"),
+        ("uvicorn", "inspect", "inspect --store ."),
+        ("mcp", "mcp", "gateway -c mcp.json"),
+        ("mcp_types", "mcp", "gateway doctor -c mcp.json"),
+        ("mcp_types", "mcp", "tools list mcp.json"),
+    ],
+)
+def test_a_command_without_its_extra_says_how_to_get_it(
+    module: str, extra: str, command: str, tmp_path: Path
+) -> None:
+    put(tmp_path / "mcp.json", SERVERS)
+    result = without(module, *command.split(), folder=tmp_path)
+    assert result.returncode == 2
+    assert f"needs {module}: {install_command(extra)}" in result.stderr
+
+
+def test_only_a_package_of_an_extra_is_named_as_missing(tmp_path: Path) -> None:
+    result = without("llm_common.apps.cli.terminal", "--help", folder=tmp_path)
+    assert result.returncode == 1
+    assert "llm-common needs" not in result.stderr
 
 
 def test_the_package_runs_as_the_command() -> None:

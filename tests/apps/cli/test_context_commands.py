@@ -1,7 +1,6 @@
 """`llm-common context`: what it prints and what it changes."""
 
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -15,7 +14,7 @@ from llm_common.agents import (
     FileContextPointerStore,
     ToolContextManager,
 )
-from tests.apps.cli.running import run, run_json
+from tests.apps.cli.running import files_of, run, run_json
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066 [bold]b[/bold]"
 SALES = {
@@ -56,15 +55,6 @@ def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
     return pointers
 
 
-def state(folder: Path) -> dict[str, tuple[int, str]]:
-    """Return the time of change and the hash of every file."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {
-        str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
-        for path in files
-    }
-
-
 @pytest.fixture
 def at(store: FileContextPointerStore, saved: dict[str, ContextPointer]) -> tuple[str, str]:
     return "--store", str(store.base_dir)
@@ -88,18 +78,6 @@ def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
     assert len({entry["query_id"] for page in (first, second) for entry in page["queries"]}) == 3
     result = run("context", "list", "-n", "2", *at)
     assert result.stderr == "2 of 3 queries. Use --offset 2 for more.\n"
-
-
-def test_pointers_of_a_query_are_listed_newest_first(
-    at: tuple[str, str], saved: dict[str, ContextPointer]
-) -> None:
-    document = run_json("context list", "user:7/q", *at)
-    assert {entry["pointer_id"] for entry in document["pointers"]} == {
-        saved["sales"].pointer_id,
-        saved["weather"].pointer_id,
-    }
-    times = [entry["created_at"] for entry in document["pointers"]]
-    assert times == sorted(times, reverse=True)
 
 
 def test_an_expired_pointer_is_not_shown(
@@ -140,6 +118,8 @@ def test_a_part_of_a_result_is_read(
     arguments = ["user:7/q", saved["sales"].pointer_id, *options, *at]
     assert run("context", "read", *arguments).stdout == f"{text}\n"
     assert run_json("context read", *arguments)["text"] == text
+    wrong = run("context", "read", *arguments[:2], "--path", "/none", *at, code=2)
+    assert "the path leads nowhere" in wrong.stderr
 
 
 def test_records_are_queried_across_results(
@@ -200,6 +180,7 @@ def test_pointers_are_found_by_their_call_and_their_result(
     document = run_json("context search", "sales reports", "--query", "user:7/q", *at)
     assert document["matches"][0]["pointer"]["pointer_id"] == saved["sales"].pointer_id
     assert document["searched"] == 2
+    assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
     nothing = run("context", "search", "xylophone", *at, code=3)
     assert nothing.stdout == ""
     assert "None of 3 pointers" in nothing.stderr  # the expired one is not searched
@@ -227,25 +208,19 @@ def test_a_search_of_results_reports_unreadable_pointers(
     assert [entry["pointer"]["tool_name"] for entry in document["matches"]] == ["weather_forecast"]
 
 
-def test_a_search_shows_how_many_match(
-    at: tuple[str, str], saved: dict[str, ContextPointer]
-) -> None:
-    assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
-
-
 def test_verify_reports_damage_and_repairs_it_on_request(
     store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
     assert run_json("context verify", *at)["clean"] is True
     broken = store.base_dir / "hostile" / f"{saved['hostile'].pointer_id}.result.json"
     broken.write_text('"other"')
-    before = state(store.base_dir)
+    before = files_of(store.base_dir)
     document = run_json("context verify", *at, code=1)
     assert [(entry["name"], entry["kind"]) for entry in document["findings"]] == [
         (broken.name, "digest_mismatch")
     ]
     assert "digest_mismatch" in run("context", "verify", *at, code=1).stdout
-    assert state(store.base_dir) == before
+    assert files_of(store.base_dir) == before
     assert run_json("context verify", "--repair", *at)["clean"] is True
     assert not broken.exists()
 
@@ -255,9 +230,9 @@ def test_a_dry_run_of_gc_reports_what_gc_removes(
 ) -> None:
     orphan = store.base_dir / "user;7~q" / "aaaaaaaaaaaa.result.json"
     orphan.write_text("1")
-    before = state(store.base_dir)
+    before = files_of(store.base_dir)
     planned = run_json("context gc", "--dry-run", *at)
-    assert state(store.base_dir) == before
+    assert files_of(store.base_dir) == before
     done = run_json("context gc", *at)
     assert planned["report"] == done["report"]
     assert (
@@ -282,11 +257,11 @@ def test_a_dry_run_of_gc_reports_what_gc_removes(
 def test_erase_asks_first_and_reports_what_it_erased(
     store: FileContextPointerStore, at: tuple[str, str]
 ) -> None:
-    before = state(store.base_dir)
+    before = files_of(store.base_dir)
     planned = run_json("context erase", "user:7/q", "--dry-run", *at)
     refused = run("context", "erase", "user:7/q", *at, code=1, typed="n\n")
     assert "Erase 2 pointers of user:7/q, " in refused.stderr
-    assert state(store.base_dir) == before
+    assert files_of(store.base_dir) == before
     done = run_json("context erase", "user:7/q", "--yes", *at)
     assert planned["queries"] == done["queries"]
     assert len(done["queries"][0]["pointers"]) == 2
@@ -305,11 +280,11 @@ async def test_a_question_of_several_sessions_names_none_of_them(
         manager = ToolContextManager(pointer_store=store, session_id=user)
         queries.append(manager.query_id_of("What do I owe?"))
         await manager.save_context("get_debts", {}, {"of": user}, query_id=queries[-1])
-    before = state(store.base_dir)
+    before = files_of(store.base_dir)
     for command in ("list", "erase"):
         refused = run("context", command, "What do I owe?", *at, code=2)
         assert all(query in refused.stderr.replace("\n", "") for query in queries)
-    assert state(store.base_dir) == before
+    assert files_of(store.base_dir) == before
     run("context", "erase", queries[0], "--yes", *at)
     assert run_json("context list", "What do I owe?", *at)["pointers"][0]["query_id"] == queries[1]
 
@@ -333,7 +308,7 @@ def test_reading_changes_nothing(
     (temporary.parent / f"{saved['sales'].pointer_id}.next").write_bytes(b"damaged")
     hour_ago = (datetime.now(UTC) - timedelta(hours=3)).timestamp()
     os.utime(temporary, (hour_ago, hour_ago))
-    before = state(store.base_dir)
+    before = files_of(store.base_dir)
     for arguments in (
         ["list"],
         ["list", "user:7/q"],
@@ -345,7 +320,7 @@ def test_reading_changes_nothing(
     ):
         run("context", *arguments, *at)
     run("context", "verify", *at, code=1)
-    assert state(store.base_dir) == before
+    assert files_of(store.base_dir) == before
 
 
 def test_a_store_of_another_user_can_be_read(
@@ -403,13 +378,6 @@ def test_mistakes_are_reported_with_a_code(
     output = run("context", *arguments, code=code).stderr
     assert text in " ".join(output.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_invalid_part_ends_with_2(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
-    result = run(
-        "context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2
-    )
-    assert "the path leads nowhere" in result.stderr
 
 
 def test_a_document_has_no_infinity(saved: dict[str, ContextPointer], at: tuple[str, str]) -> None:

@@ -3,9 +3,8 @@
 import asyncio
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,28 +21,6 @@ KEY = "sk-proj-abcdefghijklmnopqrstuvwx0123456789"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@contextmanager
-def served(*scripts: Script) -> Iterator[Loopback]:
-    """Serve an endpoint in a thread, because the command runs its own event loop."""
-    ready, done = threading.Event(), threading.Event()
-    servers: list[Loopback] = []
-
-    async def serve() -> None:
-        async with loopback(*scripts) as server:
-            servers.append(server)
-            ready.set()
-            await asyncio.to_thread(done.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield servers[0]
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_without_settings_there_is_no_call_and_no_problem(
@@ -97,39 +74,42 @@ def test_a_key_is_never_shown_even_in_another_variable(
     assert f"{variable}\t" in result.stdout
 
 
-def test_doctor_asks_an_endpoint_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(answer(200, ok("yes"))) as server:
-        monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
-        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
-        document = run_json("doctor")
-        requests = len(server.requests)
-        assert run_json("doctor", "--offline")["endpoint"]["asked"] is False
-        assert len(server.requests) == requests == 1
-    assert document["endpoint"]["answers"] is True
-    assert document["endpoint"]["latency_ms"] >= 0
-
-
-@pytest.mark.parametrize("status", [401, 418])
-def test_a_failing_endpoint_is_a_problem_without_its_key(
-    monkeypatch: pytest.MonkeyPatch, status: int
-) -> None:
-    refusal = answer(status, json.dumps({"error": {"message": f"no {KEY}"}}).encode())
-    with served(refusal) as server:
+@asynccontextmanager
+async def endpoint(monkeypatch: pytest.MonkeyPatch, *scripts: Script) -> AsyncIterator[Loopback]:
+    """Serve an endpoint that the settings name."""
+    async with loopback(*scripts) as server:
         monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")
         monkeypatch.setenv("LLM_COMMON_API_KEY", KEY)
-        document = run_json("doctor", code=1)
+        yield server
+
+
+async def test_doctor_asks_an_endpoint_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with endpoint(monkeypatch, answer(200, ok("yes"))) as server:
+        document = await asyncio.to_thread(run_json, "doctor")
+        offline = await asyncio.to_thread(run_json, "doctor", "--offline")
+    assert len(server.requests) == 1
+    assert document["endpoint"]["answers"] is True
+    assert document["endpoint"]["latency_ms"] >= 0
+    assert offline["endpoint"]["asked"] is False
+
+
+@pytest.mark.parametrize("status", [401, 418])
+async def test_a_failing_endpoint_is_a_problem_without_its_key(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    refusal = answer(status, json.dumps({"error": {"message": f"no {KEY}"}}).encode())
+    async with endpoint(monkeypatch, refusal):
+        document = await asyncio.to_thread(run_json, "doctor", code=1)
     assert document["endpoint"]["answers"] is False
     assert document["endpoint"]["problem"] in document["problems"][0]
     assert KEY not in json.dumps(document)
 
 
-def test_an_unreachable_endpoint_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        monkeypatch.setenv("LLM_COMMON_MODEL", "small")
-        document = run_json("doctor", code=1)
+async def test_an_unreachable_endpoint_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with endpoint(monkeypatch):
+        pass
+    document = await asyncio.to_thread(run_json, "doctor", code=1)
     assert document["endpoint"]["answers"] is False
     assert "did not answer" in document["problems"][0]
 

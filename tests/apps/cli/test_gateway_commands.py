@@ -2,7 +2,6 @@
 
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,18 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.errors import install_command
 from tests.apps.cli.running import run, run_json
 
 HOSTILE_SERVER = str(Path(__file__).parents[1] / "gateway" / "hostile_server.py")
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
-
-
-@pytest.mark.parametrize("command", [[], ["doctor"]])
-def test_help_shows_the_usage(command: list[str]) -> None:
-    result = CliRunner().invoke(app, ["gateway", *command, "--help"], env={"COLUMNS": "160"})
-    assert result.exit_code == 0
-    assert "--folder" in result.stdout or "--config" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -44,18 +35,6 @@ def test_a_wrong_configuration_ends_with_2(
     assert message in result.output
 
 
-def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text('{"mcpServers": {}}', encoding="utf-8")
-    program = "import sys; sys.modules['mcp'] = None; from llm_common.apps.cli import main; main()"
-    command = [sys.executable, "-c", program, "gateway", "-c", str(path)]
-    result = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"COLUMNS": "200"}
-    )
-    assert result.returncode == 2
-    assert install_command("mcp") in result.stderr
-
-
 def configuration(folder: Path, **servers: list[str]) -> Path:
     """Write a configuration with a command line for each server."""
     entries = {
@@ -66,20 +45,19 @@ def configuration(folder: Path, **servers: list[str]) -> Path:
     return path
 
 
-def test_doctor_reports_a_healthy_server_and_one_that_cannot_start(tmp_path: Path) -> None:
+def test_doctor_reports_a_healthy_server_and_those_that_cannot_start(tmp_path: Path) -> None:
     healthy = [sys.executable, "-S", HOSTILE_SERVER]
-    config = configuration(tmp_path, good=healthy, absent=["./no-such-program"])
+    absent, broken = ["./no-such-program"], ["${NOT_SET_ANYWHERE}"]
+    config = configuration(tmp_path, good=healthy, absent=absent, broken=broken)
     document = run_json("gateway doctor", "-c", config, code=1)
     servers = {server["name"]: server for server in document["servers"]}
-    assert (servers["good"]["tools"], servers["good"]["problem"], servers["absent"]["tools"]) == (
-        1,
-        "",
-        0,
-    )
+    assert [server["tools"] for server in servers.values()] == [1, 0, 0]
+    assert servers["good"]["problem"] == ""
     assert (
         "does not start (FileNotFoundError: its program or folder cannot be used"
         in servers["absent"]["problem"]
     )
+    assert "needs the variable NOT_SET_ANYWHERE" in servers["broken"]["problem"]
     output = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
     assert output.startswith("checked\n  good: 1 tools\n  listed: ")
 
@@ -114,35 +92,15 @@ def test_doctor_names_the_rules_that_match_no_tool(tmp_path: Path) -> None:
     assert "matches no tool" not in run("gateway", "doctor", "-c", path, code=1).stdout
 
 
-def test_doctor_names_a_server_with_an_unset_variable_and_runs_the_others(tmp_path: Path) -> None:
-    path = configuration(
-        tmp_path,
-        good=[sys.executable, "-S", HOSTILE_SERVER],
-        broken=["${NOT_SET_ANYWHERE}"],
-    )
-    document = run_json("gateway doctor", "-c", path, code=1)
-    servers = {server["name"]: server for server in document["servers"]}
-    assert servers["good"]["tools"] == 1
-    assert "needs the variable NOT_SET_ANYWHERE" in servers["broken"]["problem"]
-
-
-def test_names_and_problems_of_servers_are_inert(tmp_path: Path) -> None:
-    config = configuration(tmp_path, **{HOSTILE: ["./no-such-program"]})
+def test_names_and_problems_of_servers_and_tools_are_inert(tmp_path: Path) -> None:
+    odd = [sys.executable, "-S", HOSTILE_SERVER, "an unusable tool with control characters"]
+    config = configuration(tmp_path, **{HOSTILE: ["./no-such-program"], f"s{HOSTILE}": odd})
     output = run("gateway", "doctor", "-c", config, code=1).stdout
-    assert not set(output) & set("\x1b\x07\x9b\u202e\u2066")
-    assert len(output.splitlines()) == 3
-    printed = run("gateway", "doctor", "-c", config, "--json", code=1).stdout
-    assert not set(printed) & set("\x1b\x07\x9b\u202e\u2066")
-    assert json.loads(printed)["servers"][0]["name"] == HOSTILE
-
-
-def test_doctor_prints_a_hostile_tool_name_inert(tmp_path: Path) -> None:
-    server = [sys.executable, "-S", HOSTILE_SERVER, "an unusable tool with control characters"]
-    output = run(
-        "gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1
-    ).output
     assert "left out: " in output
-    assert not set(output) & set("\x1b\x07\x9b\u202e\u2066")
+    printed = run("gateway", "doctor", "-c", config, "--json", code=1).stdout
+    for text in (output, printed):
+        assert not set(text) & set("\x1b\x07\x9b\u202e\u2066")
+    assert [server["name"] for server in json.loads(printed)["servers"]] == [HOSTILE, f"s{HOSTILE}"]
 
 
 def test_a_busy_port_is_reported_and_ends_with_2(tmp_path: Path) -> None:

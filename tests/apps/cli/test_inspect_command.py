@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.errors import install_command
 from tests.folders.tree import PROGRAM
 
 COMMAND = [sys.executable, "-c", PROGRAM, "inspect"]
@@ -85,13 +84,3 @@ def test_a_port_in_use_ends_with_2(tmp_path: Path) -> None:
         )
     assert result.exit_code == 2
     assert f"Port {port} cannot be used" in result.stderr
-
-
-def test_without_its_extra_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "llm_common.apps.inspector.application", raising=False)
-    result = CliRunner().invoke(app, ["inspect", "--store", str(tmp_path)], env={"COLUMNS": "300"})
-    assert result.exit_code == 2
-    assert install_command("inspect") in result.stderr

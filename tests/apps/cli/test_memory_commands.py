@@ -1,7 +1,6 @@
 """`llm-common memory` over a SQLite file."""
 
 import asyncio
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from llm_common.core import MessageRole
 from llm_common.errors import StoreError
 from llm_common.memory import Event, SqliteMemory
-from tests.apps.cli.running import run, run_json
+from tests.apps.cli.running import files_of, run, run_json
 
 HOSTILE = "cookies \x1b[2J\u202eevil"
 
@@ -30,10 +29,6 @@ def memory(tmp_path: Path) -> Path:
 
     asyncio.run(fill())
     return path
-
-
-def state(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 def test_sessions_are_listed_for_all_users_or_for_one(memory: Path) -> None:
@@ -88,12 +83,12 @@ def test_search_returns_the_events_that_an_agent_gets(memory: Path) -> None:
 
 
 def test_reading_a_memory_changes_nothing(memory: Path) -> None:
-    before = state(memory.parent)
+    before = files_of(memory.parent)
     run("memory", "list", memory)
     run("memory", "list", memory, "--session", "s1")
     run("memory", "search", memory, "tea", "--user", "ann")
     run("memory", "forget", memory, "--user", "ann", "--dry-run")
-    assert state(memory.parent) == before
+    assert files_of(memory.parent) == before
 
 
 async def test_a_memory_in_use_shows_its_newest_event(memory: Path) -> None:

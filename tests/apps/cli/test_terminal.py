@@ -3,8 +3,6 @@
 import json
 import logging
 import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,8 @@ from typer.testing import CliRunner
 from llm_common.apps.cli.app import app
 from llm_common.apps.cli.terminal import InertLogHandler, as_inert_json, print_text, safe_text
 from llm_common.errors import install_command
-from tests.folders.tree import PROGRAM, write
+from tests.apps.cli.running import on_terminal
+from tests.folders.tree import write
 
 CONTROLS = [
     *(
@@ -92,25 +91,15 @@ def test_an_error_of_the_library_keeps_its_text_f_174() -> None:
 
 
 def test_packed_text_is_inert_on_a_terminal_and_unchanged_in_a_pipe_f_174(tmp_path: Path) -> None:
-    write(tmp_path / "tree", {"a.txt": f"cookie {HOSTILE}\n"})
-    command = [sys.executable, "-c", PROGRAM, "pack", "cookie", str(tmp_path / "tree")]
-    command += ["--cache-dir", str(tmp_path / "cache")]
-    piped = subprocess.run(command, capture_output=True, check=True).stdout
-    assert f"cookie {HOSTILE}".encode() in piped
-    main, side = pty.openpty()
-    subprocess.run(command, stdout=side, stderr=subprocess.DEVNULL, check=True)
-    os.close(side)
-    output = b"".join(iter(lambda: _read(main), b"")).decode()
-    os.close(main)
-    assert "cookie x\N{REPLACEMENT CHARACTER}]0;title" in output
-    assert not set(output) & set(CONTROLS) - {"\r"}
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except OSError:
-        return b""
+    name = "a\x1b[2J\u202eb.txt"
+    path = write(tmp_path / "tree", {name: f"cookie {HOSTILE}\n"}) / name
+    command = ("pack", "cookie", path, "--cache-dir", tmp_path / "cache")
+    table, piped = on_terminal("stderr", *command)
+    assert f"cookie {HOSTILE}" in piped
+    packed, _ = on_terminal("stdout", *command)
+    assert "cookie x\N{REPLACEMENT CHARACTER}]0;title" in packed
+    assert not set(packed) & set(CONTROLS) - {"\r"}
+    assert "a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}b.txt" in table
 
 
 def test_a_library_warning_is_one_inert_line_on_stderr(

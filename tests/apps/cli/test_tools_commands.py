@@ -1,13 +1,11 @@
 """`llm-common tools` with files of definitions."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llm_common.errors import install_command
 from tests.apps.cli.running import run, run_json
 
 CITY = {
@@ -138,15 +136,3 @@ def test_a_file_without_tools_is_reported(tmp_path: Path, text: str) -> None:
 
 def test_an_empty_list_ends_with_3(tmp_path: Path) -> None:
     assert run("tools", "list", file(tmp_path, []), code=3).stderr == "There are no tools.\n"
-
-
-def test_servers_need_the_extra_that_asks_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.startswith("llm_common.apps.gateway")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "mcp_types", None)
-    path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
-    for arguments in (("tools", "list"), ("gateway", "doctor", "-c")):
-        error = run(*arguments, path, code=2).stderr
-        assert error == f"Error: this needs mcp_types: {install_command('mcp')}\n"
