@@ -24,6 +24,21 @@ def audited(path: Path) -> dict[str, Any]:
     return session
 
 
+def adds_only(folder: Path, before: list[Any], after: list[Any], kind: str, count: int = 1) -> bool:
+    """Return whether the report of other lines differs in the number of one kind of records."""
+    whole = audited(recorded.write(folder / "a.jsonl", before))
+    session = audited(recorded.write(folder / "a.jsonl", after))
+    kinds = whole["other_records"]
+    whole["other_records"] = {**kinds, kind: kinds.get(kind, 0) + count}
+    return session == whole
+
+
+def compaction_of(lines: list[recorded.Line]) -> recorded.Line:
+    """Return the line of a compaction."""
+    kinds = {"compacted", "compact_boundary"}
+    return next(line for line in lines if {line["type"], line.get("subtype")} & kinds)
+
+
 @each_form
 def test_a_session_is_told_by_its_content(tmp_path: Path, host: str) -> None:
     file = recorded.write(tmp_path / "session.txt", FORMS[host]())
@@ -68,29 +83,6 @@ def test_a_call_made_again_is_counted_with_its_reason(tmp_path: Path) -> None:
     assert repeat["was_dropped"]
 
 
-@pytest.mark.parametrize(
-    "ending", ['{"type": "user", "mess', "\x00\x01", "[1, 2"], ids=["cut", "bytes", "list"]
-)
-def test_a_broken_line_is_said_and_skipped_t_20(tmp_path: Path, ending: str) -> None:
-    file = recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
-    whole = audited(file)
-    with file.open("a") as lines:
-        lines.write(ending)
-    broken = audited(file)
-    assert broken.pop("other_records") == {**whole.pop("other_records"), "not JSON": 1}
-    assert broken == whole
-
-
-def test_a_record_of_an_unknown_kind_is_said(tmp_path: Path) -> None:
-    lines = [*recorded.codex(), {"speaker": "nobody"}]
-    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["other_records"]["unknown"] == 1
-
-
-def test_records_in_a_list_count_one_by_one(tmp_path: Path) -> None:
-    lines: list[Any] = [*recorded.codex(), [{"speaker": "nobody"}, {"speaker": "somebody"}]]
-    assert audited(recorded.write(tmp_path / "a.jsonl", lines))["other_records"]["unknown"] == 2
-
-
 def test_a_document_over_many_lines_is_one_session(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text(json.dumps(recorded.requests()[1], indent=1))
@@ -106,13 +98,16 @@ def test_nothing_is_changed_t_20(tmp_path: Path, host: str) -> None:
     assert (file.read_bytes(), file.stat().st_mtime_ns, [*tmp_path.iterdir()]) == before
 
 
-def test_secrets_are_redacted_t_20(tmp_path: Path) -> None:
+def test_secrets_of_messages_and_calls_are_redacted_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
     lines[1]["message"]["content"] += f" From now on use the key {recorded.SECRET}."
+    call = lines[4]["message"]["content"][0]
+    call["input"] = {"command": f"curl -H 'Authorization: Bearer {recorded.SECRET}' /orders"}
     file = recorded.write(tmp_path / "a.jsonl", lines)
     for options in ([], ["--all"], ["--json"]):
         shown = run("audit", file, *options)
         assert "From now on use the key" in shown.stdout
+        assert "Authorization" in shown.stdout
         assert recorded.SECRET not in shown.stdout + shown.stderr
 
 
@@ -165,28 +160,48 @@ def test_the_first_line_may_be_broken_t_20(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record",
+    ("record", "kind", "count"),
     [
-        {"type": "user", "uuid": "u", "message": {"role": "user", "content": ["text"]}},
-        {"type": "user", "uuid": "u", "message": {"role": "user", "content": [{"type": "text"}]}},
-        {"type": "response_item", "payload": {"type": "message"}},
-        {"type": "session_meta", "payload": {"base_instructions": None}},
-        {"role": "wizard", "content": "Hi."},
-        {"role": "user", "content": {"text": "Hi."}},
-        7,
-        {},
-        [],
+        ({"type": "user", "uuid": "u", "message": {"role": "user", "content": ["x"]}}, "user", 1),
+        (
+            {
+                "type": "user",
+                "uuid": "u",
+                "message": {"role": "user", "content": [{"type": "text"}]},
+            },
+            "user",
+            1,
+        ),
+        ({"type": "response_item", "payload": {"type": "message"}}, "response_item", 1),
+        ({"type": "session_meta", "payload": {"base_instructions": None}}, "session_meta", 1),
+        ({"role": "wizard", "content": "Hi."}, "unknown", 1),
+        ({"role": "user", "content": {"text": "Hi."}}, "unknown", 1),
+        ({"speaker": "nobody"}, "unknown", 1),
+        ([{"speaker": "nobody"}, {"speaker": "somebody"}], "unknown", 2),
+        (7, "unknown", 1),
+        ({}, "unknown", 1),
+        ([], "unknown", 1),
     ],
     ids=str,
 )
-def test_a_record_of_a_new_form_is_counted_t_20(tmp_path: Path, record: Any) -> None:
+def test_a_record_of_a_new_form_is_counted_t_20(
+    tmp_path: Path, record: Any, kind: str, count: int
+) -> None:
     lines = recorded.claude_code()
-    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))
-    session = audited(recorded.write(tmp_path / "a.jsonl", [*lines, record]))
-    assert (
-        sum(session.pop("other_records").values()) == sum(whole.pop("other_records").values()) + 1
-    )
-    assert session == whole
+    assert adds_only(tmp_path, lines, [*lines, record], kind, count)
+
+
+@pytest.mark.parametrize(
+    "ending", ['{"type": "user", "mess', "\x00\x01", "[1, 2"], ids=["cut", "bytes", "list"]
+)
+def test_a_broken_line_is_said_and_skipped_t_20(tmp_path: Path, ending: str) -> None:
+    file = recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
+    whole = audited(file)
+    with file.open("a") as lines:
+        lines.write(ending)
+    broken = audited(file)
+    assert broken.pop("other_records") == {**whole.pop("other_records"), "not JSON": 1}
+    assert broken == whole
 
 
 def test_a_file_without_a_session_is_named_t_20(tmp_path: Path) -> None:
@@ -244,12 +259,9 @@ def test_a_sub_agents_own_file_is_a_session(tmp_path: Path) -> None:
 
 def test_reasoning_is_no_part_of_later_prompts_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
-    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))
     thinking = {"type": "thinking", "thinking": "Let me see.", "signature": "x" * 900}
     line = {"type": "assistant", "uuid": "t", "message": {"id": "m1", "content": [thinking]}}
-    session = audited(recorded.write(tmp_path / "a.jsonl", [*lines[:3], line, *lines[3:]]))
-    assert session.pop("other_records")["assistant"] == whole.pop("other_records")["assistant"] + 1
-    assert session == whole
+    assert adds_only(tmp_path, lines, [*lines[:3], line, *lines[3:]], "assistant")
 
 
 def test_blocks_of_the_host_in_a_message_of_the_user_are_not_his_t_20(tmp_path: Path) -> None:
@@ -262,9 +274,8 @@ def test_blocks_of_the_host_in_a_message_of_the_user_are_not_his_t_20(tmp_path: 
 
 def test_messages_that_claude_code_kept_are_in_the_next_prompt_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
-    boundary = next(line for line in lines if line.get("subtype") == "compact_boundary")
     kept = {"headUuid": lines[4]["uuid"], "tailUuid": lines[5]["uuid"]}
-    boundary["compactMetadata"] = {"preservedSegment": kept}
+    compaction_of(lines)["compactMetadata"] = {"preservedSegment": kept}
     file = recorded.write(tmp_path / "a.jsonl", lines)
     [compaction] = audited(file)["compactions"]
     assert compaction["losses"]["values"] == []
@@ -273,8 +284,9 @@ def test_messages_that_claude_code_kept_are_in_the_next_prompt_t_20(tmp_path: Pa
 
 def test_a_kept_message_that_is_not_recorded_leaves_the_losses_open_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
-    boundary = next(line for line in lines if line.get("subtype") == "compact_boundary")
-    boundary["compactMetadata"] = {"preservedSegment": {"headUuid": "gone", "tailUuid": "gone"}}
+    compaction_of(lines)["compactMetadata"] = {
+        "preservedSegment": {"headUuid": "gone", "tailUuid": "gone"}
+    }
     file = recorded.write(tmp_path / "a.jsonl", lines)
     assert audited(file)["compactions"][0]["losses"] is None
     assert "what it dropped is unknown" in run("audit", file, "--fail-on", "said,needed").stdout
@@ -282,10 +294,8 @@ def test_a_kept_message_that_is_not_recorded_leaves_the_losses_open_t_20(tmp_pat
 
 def test_what_an_encrypted_summary_of_codex_dropped_is_unknown_t_20(tmp_path: Path) -> None:
     lines = recorded.codex()
-    compacted = next(line for line in lines if line["type"] == "compacted")
-    compacted["payload"]["replacement_history"].append(
-        {"type": "compaction", "encrypted_content": "gAAA"}
-    )
+    summary = {"type": "compaction", "encrypted_content": "gAAA"}
+    compaction_of(lines)["payload"]["replacement_history"].append(summary)
     [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
     assert compaction["losses"] is None
 
@@ -294,8 +304,7 @@ def test_a_summary_of_codex_counts_once_t_20(tmp_path: Path) -> None:
     lines = recorded.codex()
     tokens = []
     for summary in (recorded.SUMMARY, ""):
-        compacted = next(line for line in lines if line["type"] == "compacted")
-        compacted["payload"]["message"] = summary
+        compaction_of(lines)["payload"]["message"] = summary
         session = audited(recorded.write(tmp_path / "a.jsonl", lines))
         tokens.append(session["compactions"][0]["tokens_after"])
     assert tokens[0] == tokens[1] > 0
@@ -315,8 +324,7 @@ def test_instructions_of_a_host_are_no_messages_t_20(tmp_path: Path, host: str) 
 
 def test_older_codex_kept_what_the_user_said(tmp_path: Path) -> None:
     lines = recorded.codex()
-    compacted = next(line for line in lines if line["type"] == "compacted")
-    compacted["payload"] = {"message": recorded.SUMMARY}
+    compaction_of(lines)["payload"] = {"message": recorded.SUMMARY}
     [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
     assert (compaction["losses"]["said"], compaction["losses"]["said_before"]) == ([], 1)
 
@@ -382,12 +390,9 @@ def test_a_trajectory_of_swe_agent_is_read_t_20(tmp_path: Path) -> None:
 def test_a_message_of_a_new_form_is_counted_and_those_behind_it_are_read_t_20(
     tmp_path: Path, message: Any
 ) -> None:
-    request = recorded.requests()[1]
-    whole = audited(recorded.write(tmp_path / "a.jsonl", [request]))
-    request["messages"].insert(2, message)
-    session = audited(recorded.write(tmp_path / "a.jsonl", [request]))
-    assert session.pop("other_records") == {**whole.pop("other_records"), "unknown": 1}
-    assert session == whole
+    messages = recorded.requests()[1]["messages"]
+    longer = [*messages[:2], message, *messages[2:]]
+    assert adds_only(tmp_path, [{"messages": messages}], [{"messages": longer}], "unknown")
 
 
 def test_blocks_of_an_output_count_as_their_text_t_20(tmp_path: Path) -> None:
@@ -453,14 +458,3 @@ def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
     file = recorded.write(tmp_path / "a.jsonl", lines)
     [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
     assert max(turn["tokens"] for turn in session["turns"]) <= 2_000
-
-
-def test_arguments_of_calls_are_redacted_t_20(tmp_path: Path) -> None:
-    lines = recorded.claude_code()
-    call = lines[4]["message"]["content"][0]
-    call["input"] = {"command": f"curl -H 'Authorization: Bearer {recorded.SECRET}' /orders"}
-    file = recorded.write(tmp_path / "a.jsonl", lines)
-    for options in ([], ["--all"], ["--json"]):
-        shown = run("audit", file, *options).stdout
-        assert "Authorization" in shown
-        assert recorded.SECRET not in shown

@@ -51,7 +51,7 @@ def files_of(folder: Path) -> dict[str, tuple[int, str]]:
 def on_terminal(stream: str, *arguments: str | Path) -> tuple[str, str]:
     """Run a command whose stdout or stderr is a terminal. Return what both have got."""
     main, side = pty.openpty()
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: side}
+    streams: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | {stream: side}
     command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
     result = subprocess.run(command, check=True, env={**os.environ, "TERM": "xterm"}, **streams)
     os.close(side)

@@ -12,13 +12,16 @@ from typing import Any
 
 import httpx2
 import mcp_types as types
+import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
 
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 
 ODD = Path(__file__).parent / "odd_server.py"
 HOSTILE = Path(__file__).parent / "hostile_server.py"
+FULL = Path(__file__).parents[2] / "conformance" / "full_server.py"
 ERAS = ("legacy", "auto")
 TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
 
@@ -30,6 +33,38 @@ def odd(**settings: Any) -> ServerConfig:
 def hostile(case: str = "") -> ServerConfig:
     """A server that does what none should; without a case a small one that names its arguments."""
     return ServerConfig(command=sys.executable, args=("-S", str(HOSTILE), case))
+
+
+def full(*arguments: str) -> ServerConfig:
+    """The server of the conformance suites, which does everything."""
+    return ServerConfig(command=sys.executable, args=(str(FULL), *arguments))
+
+
+def entry_of(server: ServerConfig, **more: Any) -> dict[str, Any]:
+    return {"command": server.command, "args": list(server.args), **more}
+
+
+def config_file(folder: Path, **entries: Any) -> Path:
+    """Write a configuration with these servers, or with their entries as they are."""
+    for name, entry in entries.items():
+        if isinstance(entry, ServerConfig):
+            entries[name] = entry_of(entry)
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    return path
+
+
+class Heard:
+    """Keeps what a host gets besides answers."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+
+    async def __call__(self, message: Any) -> None:
+        self.messages.append(message)
+
+    def count(self, kind: type = types.ToolListChangedNotification) -> int:
+        return sum(isinstance(message, kind) for message in self.messages)
 
 
 class Files:
@@ -114,10 +149,7 @@ async def served(
     tokens: Sequence[str] = TOKENS,
 ) -> AsyncIterator[str]:
     """The address of a gateway over HTTP in a process of its own."""
-    server = server or odd()
-    config = folder / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    config = config_file(folder, odd=server or odd())
     port = free_port()
     options = [
         "gateway",
@@ -146,7 +178,7 @@ async def served(
 
 @asynccontextmanager
 async def host_at(
-    address: str, token: str, era: str, session_ids: set[str] | None = None
+    address: str, token: str, era: str, session_ids: set[str] | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     """A host of a gateway over HTTP. The ids of its sessions are added to `session_ids`."""
 
@@ -158,15 +190,45 @@ async def host_at(
         httpx2.AsyncClient(
             headers=bearer(token), timeout=60, event_hooks={"response": [note]}
         ) as http,
-        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+        Client(streamable_http_client(address, http_client=http), mode=era, **options) as client,
     ):
         yield client
+
+
+@asynccontextmanager
+async def serving(app_of: Callable[[int], Starlette]) -> AsyncIterator[int]:
+    """Serve an application, which is made for its port, in this process."""
+    # The socket queues connections before the server accepts them.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = int(listening.getsockname()[1])
+        settings = uvicorn.Config(app_of(port), log_level="warning", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(settings)
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield port
+        finally:
+            server.should_exit = True
+            await task
 
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until the condition is true. The timeout of the test ends the wait."""
     while not holds():  # noqa: ASYNC110 - it is another process's file
         await asyncio.sleep(0.02)
+
+
+async def names_of(host: Client) -> set[str]:
+    """The names of the listed tools without the gateway's own reader."""
+    return {tool.name for tool in (await host.list_tools()).tools} - {"context"}
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def runs(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def text_of(result: types.CallToolResult) -> str:

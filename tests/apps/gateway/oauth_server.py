@@ -5,19 +5,19 @@ import base64
 import hashlib
 import json
 import secrets
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Message, Receive, Scope, Send
+
+from tests.apps.gateway.hosts import serving
 
 
 class OAuthServer:
@@ -180,14 +180,11 @@ class OAuthServer:
 @asynccontextmanager
 async def oauth_server() -> AsyncIterator[OAuthServer]:
     """Serve on a free port until the end of the block."""
-    # The socket queues connections before the server accepts them.
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        state = OAuthServer(listening.getsockname()[1])
-        settings = uvicorn.Config(state.app(), log_level="warning", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(settings)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield state
-        finally:
-            server.should_exit = True
-            await serving
+    states: list[OAuthServer] = []
+
+    def app_of(port: int) -> Starlette:
+        states.append(OAuthServer(port))
+        return states[0].app()
+
+    async with serving(app_of):
+        yield states[0]

@@ -20,7 +20,6 @@ from mcp.types import (
     ElicitResult,
     EmbeddedResource,
     InputRequiredResult,
-    NotificationParams,
     PromptReference,
     ResourceLink,
     ResourceTemplateReference,
@@ -31,7 +30,6 @@ from mcp.types import (
 from pydantic import BaseModel, Field
 
 server = MCPServer("odd")
-CHANGES: list[object] = []
 BOOK = "".join(f"# Chapter {number}\n\n{'A long tale. ' * 400}\n" for number in range(200))
 ROWS = json.dumps([{"row": number, "price": 1.10} for number in range(20_000)], indent=1)
 PAGE = f"<html><body>{'<p>shown by the host</p>' * 20_000}</body></html>"
@@ -106,12 +104,6 @@ def get_chart() -> CallToolResult:
         AudioContent(type="audio", data="AAAA", mime_type="audio/wav"),
     ]
     return CallToolResult(content=blocks, structured_content={"points": [1, 2]})
-
-
-@server.tool()
-async def count_roots_changes() -> int:
-    """Says how often the host's folders changed."""
-    return len(CHANGES)
 
 
 @server.tool(structured_output=False)
@@ -302,19 +294,10 @@ def summarise(subject: str) -> str:
     return f"Summarise {subject}."
 
 
-async def note_change(context: object, _: NotificationParams) -> None:
-    CHANGES.append(context)
-
-
 if __name__ == "__main__":
-    server._lowlevel_server.add_notification_handler(
-        "notifications/roots/list_changed", NotificationParams, note_change
-    )
     settings = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     if settings.get("noise"):
         sys.stderr.write("this line is no protocol\n")
-    if settings.get("end"):
-        sys.exit(3)
     if pid_file := settings.get("pid_file"):
         Path(pid_file).write_text(str(os.getpid()), encoding="utf-8")
     if settings.get("hang"):

@@ -1,7 +1,6 @@
 """Test that changed files take effect while the gateway runs, and that nothing new starts alone."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,21 +13,23 @@ from mcp import Client
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
+from llm_common.apps.gateway import Gateway, GatewayConfig
 from llm_common.apps.gateway.approving import pending
 from llm_common.apps.gateway.serving import ConfigWatch
-from tests.apps.gateway.hosts import Files, host_of_process, hostile, odd, text_of, until
+from tests.apps.gateway.hosts import (
+    Files,
+    Heard,
+    config_file,
+    entry_of,
+    host_of_process,
+    hostile,
+    names_of,
+    odd,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.mcp
-OWN = {"context"}
-
-
-def entry(server: ServerConfig, **more: Any) -> dict[str, Any]:
-    return {"command": server.command, "args": list(server.args), **more}
-
-
-async def names_of(host: Client) -> set[str]:
-    return {tool.name for tool in (await host.list_tools()).tools} - OWN
 
 
 @dataclass
@@ -39,48 +40,35 @@ class Running:
     gateway: Gateway
     host: Client
     watch: ConfigWatch
-    changes: list[object]
-    prompt_changes: list[object]
+    heard: Heard
 
     async def write(self, **entries: Any) -> None:
-        write(self.path, **entries)
+        config_file(self.path.parent, **entries)
         await self.watch.check()
 
     async def pid(self, name: str) -> str:
         return text_of(await self.host.call_tool(name, {})).split()[2]
 
 
-def write(path: Path, **entries: Any) -> None:
-    path.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
-
-
 @asynccontextmanager
 async def running(folder: Path, **entries: Any) -> AsyncIterator[Running]:
-    path, changes, prompt_changes = folder / "mcp.json", list[object](), list[object]()
-    write(path, **entries)
+    path, heard = config_file(folder, **entries), Heard()
     config = GatewayConfig.from_files(path, folder=folder / "kept", list_wait_s=60.0)
-
-    async def on_message(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            changes.append(message)
-        if isinstance(message, types.PromptListChangedNotification):
-            prompt_changes.append(message)
-
     async with (
         Gateway(config) as gateway,
-        Client(gateway.server, mode="legacy", message_handler=on_message) as host,
+        Client(gateway.server, mode="legacy", message_handler=heard) as host,
     ):
-        yield Running(path, gateway, host, ConfigWatch(gateway), changes, prompt_changes)
+        yield Running(path, gateway, host, ConfigWatch(gateway), heard)
 
 
 async def test_removed_servers_and_changed_rules_take_effect_at_once(tmp_path: Path) -> None:
-    one, two = entry(hostile("names of the gateway")), entry(hostile())
+    one, two = entry_of(hostile("names of the gateway")), entry_of(hostile())
     async with running(tmp_path, one=one, two=two) as run:
         assert {"one_ok", "two_ok", "one_call_tool"} < await names_of(run.host)
         pid = await run.pid("one_ok")
         denying = {**one, "llmCommon": {"deny": ["call_tool"]}}
         await run.write(one=denying)
-        await until(lambda: len(run.changes) == 1)
+        await until(lambda: run.heard.count() == 1)
         assert await names_of(run.host) == {"ok", "one_context"}
         assert await run.pid("ok") == pid  # the server itself runs on
 
@@ -89,7 +77,7 @@ async def test_a_new_server_waits_until_it_is_approved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = Files(tmp_path)
-    one, two = entry(hostile()), entry(files.server)
+    one, two = entry_of(hostile()), entry_of(files.server)
     async with running(tmp_path, one=one) as run:
         assert await names_of(run.host) == {"ok"}
         await run.write(one=one, two=two)
@@ -108,12 +96,12 @@ async def test_a_new_server_waits_until_it_is_approved(
 
 
 async def test_the_prompts_of_a_new_server_are_announced(tmp_path: Path) -> None:
-    one, two = entry(hostile()), odd()
+    one, two = hostile(), odd()
     async with running(tmp_path, one=one) as run:
         earlier = (await run.host.list_prompts()).prompts
         run.gateway.records.approve(two, {})
-        await run.write(one=one, two=entry(two))
-        await until(lambda: bool(run.prompt_changes))
+        await run.write(one=one, two=two)
+        await until(lambda: bool(run.heard.count(types.PromptListChangedNotification)))
         assert len((await run.host.list_prompts()).prompts) > len(earlier)
 
 
@@ -123,7 +111,7 @@ async def test_the_prompts_of_a_new_server_are_announced(tmp_path: Path) -> None
 async def test_a_changed_entry_waits_and_its_server_runs_on(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    one = entry(hostile())
+    one = entry_of(hostile())
     async with running(tmp_path, one=one) as run:
         pid = await run.pid("ok")
         await run.write(one={**one, **change})
@@ -137,7 +125,7 @@ async def test_a_changed_entry_waits_and_its_server_runs_on(
 async def test_a_broken_file_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = entry(hostile())
+    one = entry_of(hostile())
     async with running(tmp_path, one=one) as run:
         pid = await run.pid("ok")
         run.path.write_text("{", encoding="utf-8")
@@ -152,7 +140,7 @@ async def test_a_broken_file_changes_nothing(
     "broken", [5, {"args": ["${NOT_SET_ANYWHERE}"]}, {"command": 5}, {"llmCommon": {"deny": 5}}]
 )
 async def test_a_server_ends_if_its_new_entry_is_invalid(tmp_path: Path, broken: Any) -> None:
-    one, two = entry(hostile()), entry(hostile())
+    one, two = entry_of(hostile()), entry_of(hostile())
     async with running(tmp_path, one=one, two=two) as run:
         assert await names_of(run.host) == {"one_ok", "two_ok"}
         await run.write(one={**one, **broken} if isinstance(broken, dict) else broken, two=two)
@@ -161,38 +149,24 @@ async def test_a_server_ends_if_its_new_entry_is_invalid(tmp_path: Path, broken:
 
 
 async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
-    changes: list[object] = []
-
-    async def on_message(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            changes.append(message)
-
-    path, kept = tmp_path / "mcp.json", str(tmp_path / "kept")
-    write(path, one=entry(hostile()), two=entry(hostile()))
-    async with host_of_process(
-        "-c",
-        str(path),
-        "--folder",
-        kept,
-        "--list-wait",
-        "60",
-        mode="legacy",
-        message_handler=on_message,
-    ) as host:
+    heard, kept = Heard(), str(tmp_path / "kept")
+    path = config_file(tmp_path, one=hostile(), two=hostile())
+    options = ["-c", str(path), "--folder", kept, "--list-wait", "60"]
+    async with host_of_process(*options, mode="legacy", message_handler=heard) as host:
         assert await names_of(host) == {"one_ok", "two_ok"}
-        changes.clear()
-        write(path, one=entry(hostile()))
-        await until(lambda: bool(changes))
+        heard.messages.clear()
+        config_file(tmp_path, one=hostile())
+        await until(lambda: bool(heard.count()))
         assert await names_of(host) == {"ok"}
-        write(path, one=entry(hostile()), new={"command": "true"})
-        config = GatewayConfig.from_files(path, folder=kept)
-        [approval] = pending(config)
+        config_file(tmp_path, one=hostile(), new={"command": "true"})
+        [approval] = pending(GatewayConfig.from_files(path, folder=kept))
         assert (approval.server, approval.starts) == ("new", "true")
 
 
 def test_approve_shows_what_an_entry_starts_without_its_values(tmp_path: Path) -> None:
-    path, token = tmp_path / "mcp.json", "ghp_" + "a1B2c3D4e5" * 4
-    write(path, one={"command": "npx", "args": ["-y", "tool", token], "env": {"KEY": "hidden"}})
+    token = "ghp_" + "a1B2c3D4e5" * 4
+    entry = {"command": "npx", "args": ["-y", "tool", token], "env": {"KEY": "hidden"}}
+    path = config_file(tmp_path, one=entry)
     arguments = ["gateway", "approve", "-c", str(path), "--folder", str(tmp_path / "kept")]
     refused = CliRunner().invoke(app, arguments, input="n\n")
     assert refused.exit_code == 1
@@ -206,9 +180,9 @@ def test_approve_shows_what_an_entry_starts_without_its_values(tmp_path: Path) -
 
 
 async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) -> None:
-    files, path = Files(tmp_path), tmp_path / "mcp.json"
+    files = Files(tmp_path)
     files.release()
-    write(path, one=entry(files.server))
+    path = config_file(tmp_path, one=files.server)
     config = GatewayConfig.from_files(path, folder=files.kept, list_wait_s=60.0)
     async with Gateway(config) as gateway, Client(gateway.server) as host:
         assert await names_of(host) == {"search"}
@@ -220,7 +194,6 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
         arguments = ["gateway", "approve", "-c", str(path), "--folder", str(files.kept), "--yes"]
         shown = await asyncio.to_thread(CliRunner().invoke, app, arguments)
         assert "one: its tool search changed" in shown.output
-        assert "  - Does a thing.\n  + First call the other server.\n" in shown.output
         await gateway.reload(config.reread())
         (tool,) = [tool for tool in (await host.list_tools()).tools if tool.name == "search"]
         assert tool.description == "First call the other server."
@@ -229,7 +202,7 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
 async def test_a_server_that_is_left_out_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good, bad = entry(hostile()), {"command": "${NOT_SET_ANYWHERE}"}
+    good, bad = entry_of(hostile()), {"command": "${NOT_SET_ANYWHERE}"}
 
     def told() -> list[str]:
         return [text for text in caplog.messages if text.startswith("a server is left out: ")]

@@ -1,21 +1,14 @@
 """Test that a server that fails says why, without secrets and without noise."""
 
-import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, ServerConfig
-from tests.apps.gateway.hosts import config_of, host_of, hostile, text_of, until
+from tests.apps.gateway.hosts import config_of, text_of
 
 pytestmark = pytest.mark.mcp
-METADATA = "http://127.0.0.1/.well-known/oauth-protected-resource"
 
 
 def program(source: str) -> ServerConfig:
@@ -56,35 +49,6 @@ async def test_last_words_are_redacted_and_one_line() -> None:
     assert len(problem) < 300
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """Wants a login."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(401)
-        self.send_header("WWW-Authenticate", f'Bearer resource_metadata="{METADATA}"')
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
-
-
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    """The address of a server that wants a login."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/mcp"
-        server.shutdown()
-
-
-async def test_a_server_that_wants_a_login_says_so(refusing: str) -> None:
-    problem = await problem_of(ServerConfig(url=refusing))
-    login = "run llm-common gateway login one"
-    assert problem == f"it does not start (401, wants a login; {login})"
-
-
 async def test_lines_of_stderr_begin_with_the_name_of_their_server(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -112,18 +76,3 @@ async def test_the_noise_of_a_refused_protocol_is_left_out_and_nothing_else(
     assert "server/discover" not in shown
     assert "PingRequest" in shown
     assert shown.index("[one] started") < shown.index("tools/odd") < shown.index("[one] ended")
-
-
-async def test_a_server_that_ends_during_a_call_says_how() -> None:
-    async with host_of(config_of(one=hostile("an end in a call"))) as host:
-        failed = await host.call_tool("ok", {})
-    assert "it ended during the call (exit 3), which may have taken effect" in text_of(failed)
-
-
-async def test_an_end_between_calls_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with host_of(config_of(one=hostile())) as host:
-        pid = int(text_of(await host.call_tool("ok", {})).split()[2])
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: "server one: it ended (SIGKILL)" in caplog.text)
-        assert not (await host.call_tool("ok", {})).is_error
-    assert caplog.text.count("server one") == 1  # its end with the gateway is no news

@@ -1,7 +1,7 @@
 import asyncio
-import json
+import os
 import re
-import sys
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,22 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import ClientRequestContext
-from pydantic import FileUrl
 
 from llm_common.apps.gateway import ToolRules, mcp_tools
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolFailedError
 from tests.apps.gateway.hosts import (
     ERAS,
+    Heard,
+    config_file,
     config_of,
     host_of,
     host_of_process,
     hostile,
     id_in,
     odd,
+    parent_of,
+    runs,
     text_of,
     until,
 )
@@ -44,21 +47,6 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         found = await host.call_tool("context", {"words": "4321"})
         assert "item 4321" in text_of(found)
         assert id_in(preview) in text_of(await host.call_tool("context", {}))
-
-
-def untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    fields = {key: value for key, value in schema.items() if key != "title"}
-    return {
-        key: untitled(value) if isinstance(value, dict) else value for key, value in fields.items()
-    }
-
-
-async def test_the_servers_schemas_are_listed_without_the_titles_of_pydantic() -> None:
-    async with host_of(config_of(odd=odd())) as host, Client(_bare()) as bare:
-        listed = {tool.name: tool.input_schema for tool in (await host.list_tools()).tools}
-        assert listed.pop("context")
-        own = {tool.name: untitled(tool.input_schema) for tool in (await bare.list_tools()).tools}
-        assert listed == own
 
 
 async def test_the_own_tool_is_listed_first_and_none_has_an_output_schema() -> None:
@@ -140,15 +128,6 @@ async def test_a_long_refusal_becomes_a_preview_with_its_code() -> None:
         assert "\n7\n" in text_of(await host.call_tool("context", part))
 
 
-async def test_thousands_of_links_become_a_preview_and_are_read_back() -> None:
-    async with host_of(config_of(odd=odd())) as host:
-        result = await host.call_tool("list_links", {"count": 3_000})
-        assert [block.type for block in result.content] == ["text"]
-        assert COUNTER.count(text_of(result)) <= 400
-        link = await _read_back(host, id=id_in(text_of(result)), path="/2999")
-        assert '"uri":"odd://files/2999"' in link
-
-
 async def test_long_resources_become_previews_unless_the_host_shows_them() -> None:
     settings = {"max_whole_tokens": 30_000}
     async with host_of(config_of(odd=odd(), settings=settings)) as host, Client(_bare()) as bare:
@@ -166,15 +145,6 @@ async def _text_at(host: Client, uri: str) -> types.TextResourceContents:
     [content] = (await host.read_resource(uri)).contents
     assert isinstance(content, types.TextResourceContents)
     return content
-
-
-async def test_rules_of_a_server_keep_its_results_whole() -> None:
-    rules = ToolRules(whole=("get_log", "odd://rows"), max_whole_tokens=300)
-    server = odd().model_copy(update={"rules": rules})
-    async with host_of(config_of(odd=server)) as host:
-        assert text_of(await host.call_tool("get_log", {"lines": 2_000})).count("\n") == 1_999
-        assert "stored" in text_of(await host.call_tool("list_items", {"count": 30}))
-        assert "stored" in text_of(await host.call_tool("get_log", {"lines": 20_000}))
 
 
 async def test_rules_match_the_names_that_a_host_sees_and_idle_ones_are_logged(
@@ -230,41 +200,26 @@ async def test_fifty_concurrent_calls_get_their_own_answers() -> None:
         assert [text_of(result) for result in results] == [str(number) for number in range(50)]
 
 
+async def choose_green(
+    _: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    assert params.message == "[odd] Which color?"
+    return types.ElicitResult(action="accept", content={"color": "green"})
+
+
 async def test_a_servers_request_goes_to_the_host_of_its_call() -> None:
-    async def elicit(
-        _: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult:
-        assert params.message == "[odd] Which color?"
-        return types.ElicitResult(action="accept", content={"color": "green"})
-
-    async def roots(_: ClientRequestContext) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///srv"), name="srv")])
-
-    able: dict[str, Any] = {"elicitation_callback": elicit, "list_roots_callback": roots}
-    async with host_of(config_of(odd=odd()), mode="legacy", **able) as host:
+    async with host_of(
+        config_of(odd=odd()), mode="legacy", elicitation_callback=choose_green
+    ) as host:
         assert text_of(await host.call_tool("ask_color", {})) == "green"
-        assert "file:///srv" in text_of(await host.call_tool("count_roots", {}))
-        assert text_of(await host.call_tool("count_roots_changes", {})) == "0"
-        await host.session.send_notification(types.RootsListChangedNotification())
-        while text_of(await host.call_tool("count_roots_changes", {})) == "0":
-            pass
 
 
 async def test_an_input_required_result_passes_with_its_state() -> None:
-    async def elicit(
-        _: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult:
-        assert params.message == "[odd] Which color?"
-        return types.ElicitResult(action="accept", content={"color": "blue"})
-
     async with host_of(
-        config_of(odd=odd()), mode="2026-07-28", elicitation_callback=elicit
+        config_of(odd=odd()), mode="2026-07-28", elicitation_callback=choose_green
     ) as host:
-        assert text_of(await host.call_tool("ask_in_rounds", {})) == "blue after first"
-        assert (
-            text_of(await host.call_tool("call_tool", {"name": "ask_in_rounds"}))
-            == "blue after first"
-        )
+        for tool, arguments in (("ask_in_rounds", {}), ("call_tool", {"name": "ask_in_rounds"})):
+            assert text_of(await host.call_tool(tool, arguments)) == "green after first"
 
 
 async def test_prompts_keep_apart_whose_prefixed_name_another_prompt_has() -> None:
@@ -343,51 +298,26 @@ async def test_only_tools_marked_read_only_are_called_without_approval() -> None
         assert text_of(await host.call_tool("call_tool", call)) == "2"
 
 
-async def test_a_host_is_notified_of_new_tools() -> None:
-    heard = asyncio.Event()
-
-    async def on_message(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            heard.set()
-
-    async with host_of(config_of(odd=odd()), mode="legacy", message_handler=on_message) as host:
-        assert "new_tool" not in [tool.name for tool in (await host.list_tools()).tools]
-        await host.call_tool("more_tools", {})
-        await asyncio.wait_for(heard.wait(), 10)
-        assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
-
-
 async def test_the_command_writes_only_protocol(tmp_path: Path) -> None:
-    server = odd(noise=True)
-    entry = {"command": server.command, "args": list(server.args)}
-    config = tmp_path / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    folder = str(tmp_path / "kept")
-    strays: list[Exception] = []
-
-    async def on_message(message: object) -> None:
-        if isinstance(message, Exception):
-            strays.append(message)
-
-    async with host_of_process(
-        "-c", str(config), "--folder", folder, message_handler=on_message
-    ) as host:
+    heard = Heard()
+    options = ["-c", str(config_file(tmp_path, odd=odd(noise=True))), "--memory-only"]
+    async with host_of_process(*options, message_handler=heard) as host:
         preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
         assert "line 0 of the log" in preview
         await host.call_tool("context", {"id": id_in(preview), "lines": [77, 78]})
-    assert strays == []
+    assert heard.count(Exception) == 0
 
 
-def _options(tmp_path: Path) -> list[str]:
-    server = odd()
-    config = tmp_path / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    return ["-c", str(config), "--folder", str(tmp_path / "kept")]
+LINE = {"lines": [78, 78]}
 
 
-async def test_the_next_gateway_reads_the_results_of_the_last_one_t_02(tmp_path: Path) -> None:
-    options = _options(tmp_path)
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    """The options of a gateway in a process, which keeps its results in a folder."""
+    return ["-c", str(config_file(tmp_path, odd=odd())), "--folder", str(tmp_path / "kept")]
+
+
+async def test_the_next_gateway_reads_the_results_of_the_last_one_t_02(options: list[str]) -> None:
     ids: list[str] = []
     # Two windows of one host at once, then the host restarts.
     async with host_of_process(*options) as one, host_of_process(*options) as two:
@@ -396,64 +326,26 @@ async def test_the_next_gateway_reads_the_results_of_the_last_one_t_02(tmp_path:
     async with host_of_process(*options, "--forget") as host:
         assert "0 results are stored" in text_of(await host.call_tool("context", {}))
         for pointer_id in ids:
-            part = {"id": pointer_id, "lines": [78, 78]}
+            part = {"id": pointer_id, **LINE}
             assert "line 77 of the log" in text_of(await host.call_tool("context", part))
         assert "3 results are stored" in text_of(await host.call_tool("context", {}))
         forgotten = id_in(text_of(await host.call_tool("get_log", {"lines": 20_000})))
     async with host_of_process(*options) as host:
         missed = await host.call_tool("context", {"id": forgotten})
         assert "it was erased" in text_of(missed)
-        part = {"id": ids[0], "lines": [78, 78]}
-        assert "line 77 of the log" in text_of(await host.call_tool("context", part))
+        read = await host.call_tool("context", {"id": ids[0], **LINE})
+        assert "line 77 of the log" in text_of(read)
 
 
-async def test_a_killed_gateway_leaves_its_results_readable_t_02(tmp_path: Path) -> None:
-    options = _options(tmp_path)
-    command = ["-c", "from llm_common.apps.cli import main; main()", "gateway", *options]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=1_000_000,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    hello = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "host", "version": "1"},
-    }
-    call = {"name": "get_log", "arguments": {"lines": 9_000}}
-    for message in (
-        {"id": 1, "method": "initialize", "params": hello},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": call},
-    ):
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-    async for line in process.stdout:
-        answer = json.loads(line)
-        if answer.get("id") == 2:
-            break
-    process.kill()
-    await process.wait()
+async def test_a_killed_gateway_leaves_its_results_readable_t_02(options: list[str]) -> None:
+    async with host_of_process(*options, mode="legacy") as host:
+        pointer_id = id_in(text_of(await host.call_tool("get_log", {"lines": 9_000})))
+        server = int(text_of(await host.call_tool("get_pid", {})))
+        os.kill(parent_of(server), signal.SIGKILL)
+        await until(lambda: not runs(server))
     async with host_of_process(*options) as host:
-        pointer_id = id_in(answer["result"]["content"][0]["text"])
-        part = {"id": pointer_id, "lines": [78, 78]}
-        assert "line 77 of the log" in text_of(await host.call_tool("context", part))
-
-
-async def test_memory_only_writes_nothing(tmp_path: Path) -> None:
-    server = odd()
-    config = tmp_path / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    folder = tmp_path / "kept"
-    async with host_of_process("-c", str(config), "--folder", str(folder), "--memory-only") as host:
-        preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
-        answer = await host.call_tool("context", {"id": id_in(preview), "lines": [78, 78]})
-        assert "line 77 of the log" in text_of(answer)
-    assert not folder.exists()
+        read = await host.call_tool("context", {"id": pointer_id, **LINE})
+        assert "line 77 of the log" in text_of(read)
 
 
 async def test_a_python_registry_has_the_same_previews() -> None:

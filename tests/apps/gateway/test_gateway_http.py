@@ -47,19 +47,6 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 assert pids[0] != pids[1]
 
 
-async def test_hosts_of_one_token_read_the_same_results_t_02(tmp_path: Path) -> None:
-    async with served(tmp_path) as address, host_at(address, TOKENS[0], "legacy") as host:
-        pointer_id = id_in(text_of(await host.call_tool("list_items", {"count": 6_000})))
-    part = {"id": pointer_id, "path": "/4321"}
-    async with served(tmp_path) as address:  # after a restart
-        for era in ERAS:
-            async with host_at(address, TOKENS[0], era) as host:
-                assert "0 results are stored" in text_of(await host.call_tool("context", {}))
-                assert "item 4321" in text_of(await host.call_tool("context", part))
-            async with host_at(address, TOKENS[1], era) as host:
-                assert (await host.call_tool("context", part)).is_error
-
-
 async def test_hosts_over_http_are_notified_by_their_own_servers_only(tmp_path: Path) -> None:
     async with (
         served(tmp_path) as address,

@@ -1,21 +1,17 @@
 """What servers tell hosts about themselves reaches hosts of the gateway."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from llm_common.apps.gateway import GatewayConfig, ServerConfig
-from tests.apps.gateway.hosts import ERAS, config_of, host_of
+from llm_common.apps.gateway import GatewayConfig
+from tests.apps.gateway.hosts import ERAS, config_of, full, host_of
 
 pytestmark = pytest.mark.mcp
-FULL = Path(__file__).parents[2] / "conformance" / "full_server.py"
 
 
 def configured(folder: Path, **settings: object) -> GatewayConfig:
-    full = ServerConfig(command=sys.executable, args=(str(FULL),))
-    kept = {"memory_only": False, "folder": folder, **settings}
-    return config_of(one=full, settings=kept)
+    return config_of(one=full(), settings={"memory_only": False, "folder": folder, **settings})
 
 
 @pytest.mark.parametrize("era", ERAS)

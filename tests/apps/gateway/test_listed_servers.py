@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.gateway.hosts import odd
+from tests.apps.gateway.hosts import config_file, odd
 from tests.folders.tree import PROGRAM
 
 pytestmark = pytest.mark.mcp
@@ -24,10 +24,7 @@ def shown(*arguments: str | Path) -> dict[str, Any]:
 
 
 def test_the_tools_of_servers_are_listed_ranked_and_checked(tmp_path: Path) -> None:
-    server, path = odd(), tmp_path / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    servers = {"odd": entry, "absent": {"command": "no-such-program"}}
-    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    path = config_file(tmp_path, odd=odd(), absent={"command": "no-such-program"})
     names = [tool["name"] for tool in shown("list", path)["tools"]]
     assert names
     assert shown("rank", path, names[0].replace("_", " "))["tools"][0]["name"] in names

@@ -1,29 +1,12 @@
 """Log messages reach the hosts that want them, at the level that they want."""
 
-import sys
-from pathlib import Path
-from typing import Any
-
 import mcp_types as types
 import pytest
 from mcp import Client
 
-from llm_common.apps.gateway import ServerConfig
-from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
+from tests.apps.gateway.hosts import Heard, config_of, full, host_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
-FULL = Path(__file__).parents[2] / "conformance" / "full_server.py"
-
-
-def full(*arguments: str) -> ServerConfig:
-    return ServerConfig(command=sys.executable, args=(str(FULL), *arguments))
-
-
-def keeping(logs: list[Any]) -> Any:
-    async def keep(params: types.LoggingMessageNotificationParams) -> None:
-        logs.append(params.data)
-
-    return keep
 
 
 async def set_level(host: Client, level: types.LoggingLevel) -> None:
@@ -32,17 +15,17 @@ async def set_level(host: Client, level: types.LoggingLevel) -> None:
 
 
 async def test_a_host_of_the_older_protocol_sets_the_level() -> None:
-    logs: list[Any] = []
+    logs = Heard()
     config = config_of(one=full(), two=odd())
-    async with host_of(config, mode="legacy", logging_callback=keeping(logs)) as host:
+    async with host_of(config, mode="legacy", logging_callback=logs) as host:
         assert host.server_capabilities.logging is not None
         await set_level(host, "error")
         assert "from error" in text_of(await host.call_tool("test_logging_tool", {}))
         await host.call_tool("say_log", {})  # a server that logs at any level
         await set_level(host, "warning")
         await host.call_tool("say_log", {})
-        await until(lambda: bool(logs))
-        assert logs == ["a word of warning"]
+        await until(lambda: bool(logs.messages))
+        assert [log.data for log in logs.messages] == ["a word of warning"]
 
 
 async def test_a_server_is_told_the_level_when_it_starts() -> None:
@@ -56,16 +39,16 @@ async def test_a_server_is_told_the_level_when_it_starts() -> None:
 async def test_a_host_of_the_newest_protocol_asks_for_logs_in_its_request(
     level: types.LoggingLevel | None, wanted: int
 ) -> None:
-    logs: list[Any] = []
+    logs = Heard()
     config = config_of(one=full())
-    async with host_of(config, log_level=level, logging_callback=keeping(logs)) as host:
+    async with host_of(config, log_level=level, logging_callback=logs) as host:
         await host.call_tool("test_tool_with_logging", {})
-        assert len(logs) == 3 * wanted
+        assert len(logs.messages) == 3 * wanted
 
 
 async def test_a_server_of_the_older_protocol_logs_to_a_host_of_the_newest() -> None:
-    logs: list[Any] = []
+    logs = Heard()
     config = config_of(one=full("older"))
-    async with host_of(config, log_level="info", logging_callback=keeping(logs)) as host:
+    async with host_of(config, log_level="info", logging_callback=logs) as host:
         await host.call_tool("test_tool_with_logging", {})
-        assert len(logs) == 3
+        assert len(logs.messages) == 3

@@ -2,19 +2,20 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import mcp_types as types
 import pytest
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel
 
-from llm_common.apps.gateway.configuration.gateway_config import ToolRules
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ToolRules
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.serving import report_on
-from llm_common.core import DefaultCounter
+from llm_common.core import DefaultCounter, TokenCounter
 from tests.apps.gateway.hosts import config_of, host_of, hostile
 from tests.loop_cpu import longest_tick_s
 
@@ -45,12 +46,22 @@ class ThreadCounter:
         return self._counter.count(text)
 
 
+@asynccontextmanager
+async def session_of(
+    config: GatewayConfig, counter: TokenCounter | None = None
+) -> AsyncIterator[HostSession]:
+    session = HostSession(config, store=store_of(config), counter=counter)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
 @pytest.mark.parametrize("tools", ["all", "search"])
 async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools: str) -> None:
     counter = ThreadCounter()
     config = config_of(one=hostile(), two=hostile(), settings={"tools": tools})
-    session = HostSession(config, store=store_of(config), counter=counter)
-    try:
+    async with session_of(config, counter) as session:
         await session.catalogue.listing()
         counted = len(counter.threads)
         assert counted
@@ -65,27 +76,21 @@ async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools:
         await session.catalogue.latest()
         assert len(counter.threads) > counted
         assert threading.main_thread() not in counter.threads
-    finally:
-        await session.close()
 
 
 async def test_a_call_during_a_reload_waits_for_the_new_rules() -> None:
     config = config_of(one=hostile(), settings={"tools": "all"})
-    session = HostSession(config, store=store_of(config))
-    try:
+    async with session_of(config) as session:
         assert await session.catalogue.find("ok")
         rules = ToolRules(deny=("*",))
         session.catalogue.reload(config.model_copy(update={"rules": rules}))
         assert await session.catalogue.find("ok") is None
-    finally:
-        await session.close()
 
 
 @pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("tools", ["all", "search"])
 async def test_thousands_of_tools_do_not_block_the_event_loop(tools: str) -> None:
     config = config_of(one=hostile("thousands of tools"), settings={"tools": tools})
-    session = HostSession(config, store=store_of(config))
 
     async def list_and_call() -> None:
         await session.list_tools()
@@ -93,12 +98,10 @@ async def test_thousands_of_tools_do_not_block_the_event_loop(tools: str) -> Non
         report_on(session)
         await session.reload(config.model_copy(update={"rules": ToolRules(deny=("x",))}))
 
-    try:
+    async with session_of(config) as session:
         longest_s, _ = await longest_tick_s(list_and_call())
         assert len(session.catalogue.current.tools) == MANY
         assert longest_s < MAX_TICK_S
-    finally:
-        await session.close()
 
 
 async def test_a_host_lists_thousands_of_tools_in_order() -> None:

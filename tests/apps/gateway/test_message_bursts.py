@@ -10,101 +10,70 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
-from tests.apps.gateway.hosts import config_of, host_of, hostile, until
+from tests.apps.gateway.hosts import Heard, config_of, host_of, hostile, until
 
 pytestmark = pytest.mark.mcp
-LOG = "notifications/message"
-TOOLS_CHANGED = "notifications/tools/list_changed"
 DROPPED = re.compile(r"([\d,]+) more log messages of this second were dropped")
 
 
-def message_of(method: str, number: int) -> SessionMessage:
-    notification = types.JSONRPCNotification(
-        jsonrpc="2.0", method=method, params={"level": "info", "data": number}
-    )
-    return SessionMessage(notification)
+def messages_of(method: str, count: int) -> list[SessionMessage]:
+    messages = []
+    for number in range(count):
+        params = {"level": "info", "data": number}
+        notification = types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+        messages.append(SessionMessage(notification))
+    return messages
 
 
-def params_of(message: SessionMessage) -> Any:
-    assert isinstance(message.message, types.JSONRPCNotification)
-    return message.message.params
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        TOOLS_CHANGED,
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-    ],
-)
-async def test_the_first_and_last_change_of_a_burst_pass(method: str) -> None:
-    sent: list[SessionMessage] = []
+async def passing(messages: list[SessionMessage]) -> tuple[list[bool], list[Any]]:
+    """Return which messages pass, and the data of those that are sent at the end of the burst."""
+    later: list[Any] = []
 
     async def send(message: SessionMessage) -> None:
-        sent.append(message)
+        assert isinstance(message.message, types.JSONRPCNotification)
+        later.append((message.message.params or {})["data"])
 
     async with anyio.create_task_group() as group:
         bursts = MessageBursts(group, send)
-        admitted = [bursts.admits(message_of(method, number)) for number in range(1_000)]
-        assert admitted == [True] + [False] * 999
-        assert bursts.admits(message_of("notifications/progress", 0))
-    assert [params_of(message)["data"] for message in sent] == [999]
+        admitted = [bursts.admits(message) for message in messages]
+    return admitted, later
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources"])
+async def test_the_first_and_last_change_of_a_burst_pass(kind: str) -> None:
+    changes = messages_of(f"notifications/{kind}/list_changed", 1_000)
+    progress = messages_of("notifications/progress", 1)
+    admitted, later = await passing([*changes, *progress])
+    assert admitted == [True, *[False] * 999, True]
+    assert later == [999]
+    assert await passing(changes[:1]) == ([True], [])
 
 
 async def test_log_messages_above_the_limit_are_dropped_and_counted() -> None:
-    sent: list[SessionMessage] = []
-
-    async def send(message: SessionMessage) -> None:
-        sent.append(message)
-
-    async with anyio.create_task_group() as group:
-        bursts = MessageBursts(group, send)
-        admitted = [bursts.admits(message_of(LOG, number)) for number in range(1_600)]
-        assert admitted == [True] * 100 + [False] * 1_500
-    texts = [params_of(message)["data"] for message in sent]
-    assert texts == ["1,500 more log messages of this second were dropped"]
-
-
-async def test_a_single_message_is_sent_once() -> None:
-    sent: list[SessionMessage] = []
-
-    async def send(message: SessionMessage) -> None:
-        sent.append(message)
-
-    async with anyio.create_task_group() as group:
-        bursts = MessageBursts(group, send)
-        assert bursts.admits(message_of(LOG, 1))
-        assert bursts.admits(message_of(TOOLS_CHANGED, 1))
-    assert sent == []
+    logs = messages_of("notifications/message", 1_600)
+    admitted, later = await passing(logs)
+    assert admitted == [True] * 100 + [False] * 1_500
+    assert later == ["1,500 more log messages of this second were dropped"]
+    assert await passing(logs[:1]) == ([True], [])
 
 
 async def test_a_host_gets_few_changes_of_a_burst() -> None:
-    changes: list[float] = []
-
-    async def note(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
-            changes.append(time.monotonic())
-
+    heard = Heard()
     config = config_of(bad=hostile("a flood of changes"))
-    async with host_of(config, mode="legacy", message_handler=note) as host:
+    async with host_of(config, mode="legacy", message_handler=heard) as host:
         await host.list_tools()
         began = time.monotonic()
         await host.call_tool("ok", {})
-        await until(lambda: len(changes) > 1)
+        await until(lambda: heard.count() > 1)
         # One at once, and one for each half second since.
-        assert len(changes) <= 2 + 2 * (time.monotonic() - began)
+        assert heard.count() <= 2 + 2 * (time.monotonic() - began)
 
 
 async def test_a_host_is_told_of_dropped_log_messages() -> None:
-    logs: list[types.LoggingMessageNotificationParams] = []
-
-    async def note(log: types.LoggingMessageNotificationParams) -> None:
-        logs.append(log)
-
+    logs = Heard()
     config = config_of(bad=hostile("a flood of logs"))
-    async with host_of(config, mode="legacy", logging_callback=note) as host:
+    async with host_of(config, mode="legacy", logging_callback=logs) as host:
         await host.call_tool("ok", {})
-        await until(lambda: any(DROPPED.fullmatch(str(log.data)) for log in logs))
-    assert {log.logger for log in logs} == {"bad"}
-    assert len(logs) < 3_000
+        await until(lambda: any(DROPPED.fullmatch(str(log.data)) for log in logs.messages))
+    assert {log.logger for log in logs.messages} == {"bad"}
+    assert len(logs.messages) < 3_000

@@ -1,22 +1,15 @@
 """Servers ask each host of the newest protocol for what it can do, in the answers to its call."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
-from tests.apps.gateway.hosts import config_of, host_of, text_of
+from llm_common.apps.gateway import Gateway
+from tests.apps.gateway.hosts import config_of, full, host_of, text_of
 
 pytestmark = pytest.mark.mcp
-FULL = Path(__file__).parents[2] / "conformance" / "full_server.py"
-
-
-def configured() -> GatewayConfig:
-    return config_of(one=ServerConfig(command=sys.executable, args=(str(FULL), "older")))
 
 
 async def test_a_host_of_the_newest_protocol_is_asked_during_a_call() -> None:
@@ -32,7 +25,7 @@ async def test_a_host_of_the_newest_protocol_is_asked_during_a_call() -> None:
         return types.CreateMessageResult(role="assistant", content=content, model="any")
 
     able: Any = {"elicitation_callback": elicit, "sampling_callback": sample}
-    async with host_of(configured(), **able) as host:
+    async with host_of(config_of(one=full("older")), **able) as host:
         answer = text_of(await host.call_tool("test_elicitation", {"message": "Who are you?"}))
         assert (asked, "ada" in answer) == (["[one] Who are you?"], True)
         answer = text_of(await host.call_tool("test_sampling", {"prompt": "The capital?"}))
@@ -50,9 +43,8 @@ async def test_each_host_is_asked_for_what_it_can_do() -> None:
 
     samples: Any = {"sampling_callback": sample}
     elicits: Any = {"elicitation_callback": elicit}
-    config = config_of(one=ServerConfig(command=sys.executable, args=(str(FULL),)))
     async with (
-        Gateway(config) as gateway,
+        Gateway(config_of(one=full())) as gateway,
         Client(gateway.server, **samples) as first,
         Client(gateway.server, **elicits) as second,
     ):
@@ -62,7 +54,7 @@ async def test_each_host_is_asked_for_what_it_can_do() -> None:
 
 
 async def test_an_answer_to_a_call_that_has_ended_starts_no_other_call() -> None:
-    async with host_of(configured()) as host:
+    async with host_of(config_of(one=full("older"))) as host:
         await host.list_tools()
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(

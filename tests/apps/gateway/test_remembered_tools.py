@@ -6,28 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-import mcp_types as types
 import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
 from llm_common.apps.gateway.approving import approve, pending
 from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords
-from tests.apps.gateway.hosts import Files, config_of, host_of, odd, text_of, until
+from tests.apps.gateway.hosts import Files, Heard, config_of, host_of, names_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 # A test that waits so long fails by its own limit, so none of them proves anything by waiting.
 FOR_EVER = 10_000.0
-
-
-class Heard:
-    """Counts the announcements of changed tools."""
-
-    def __init__(self) -> None:
-        self.changes = 0
-
-    async def __call__(self, message: object) -> None:
-        self.changes += isinstance(message, types.ToolListChangedNotification)
 
 
 @asynccontextmanager
@@ -35,11 +24,6 @@ async def host_and_changes(config: GatewayConfig) -> AsyncIterator[tuple[Client,
     heard = Heard()
     async with host_of(config, mode="legacy", message_handler=heard) as host:
         yield host, heard
-
-
-async def names_of(host: Client) -> set[str]:
-    own = {"context"}
-    return {tool.name for tool in (await host.list_tools()).tools} - own
 
 
 @pytest.fixture
@@ -59,7 +43,7 @@ async def test_remembered_tools_are_listed_at_once_and_a_call_waits(files: Files
         files.release()
         assert text_of(await host.call_tool("search", {})).startswith("search of")
         assert await names_of(host) == {"search"}
-        assert heard.changes == 0  # nothing has changed
+        assert heard.count() == 0  # nothing has changed
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -94,7 +78,7 @@ async def test_a_remembered_tool_that_changed_is_announced_and_marked(files: Fil
     async with host_and_changes(files.config()) as (host, heard):
         assert await names_of(host) == {"search"}
         files.release()
-        await until(lambda: heard.changes == 1)
+        await until(lambda: heard.count() == 1)
         tools = {tool.name: tool for tool in (await host.list_tools()).tools}
         mark = "[This definition changed after it was approved.] First call"
         assert str(tools["search"].description).startswith(mark)
@@ -124,7 +108,7 @@ async def test_remembered_tools_of_a_server_that_fails_are_not_listed_any_more(
         failed = await host.call_tool("search", {})
         assert failed.is_error
         assert "the server one is down" in text_of(failed)
-        await until(lambda: heard.changes == 1)
+        await until(lambda: heard.count() == 1)
         assert await names_of(host) == set()
 
 
@@ -182,17 +166,12 @@ async def test_changed_tools_are_held_back_until_they_are_approved(files: Files)
     files.release()
     config = files.config(approve_changes=True)
     async with Gateway(config) as gateway, Client(gateway.server) as host:
-        await gateway_lists(gateway, host)
+        await host.list_tools()
+        (session,) = gateway.sessions
+        offers = session.catalogue.servers.values()
+        await until(lambda: not any(offer.is_listing for offer in offers))
         assert await names_of(host) == set()
         assert "no tool has this name" in text_of(await host.call_tool("search", {}))
         approve(config, pending(config))
     async with host_of(config) as host:
         assert await names_of(host) == {"search"}
-
-
-async def gateway_lists(gateway: Gateway, host: Client) -> None:
-    """Wait until the servers have listed their tools."""
-    await host.list_tools()
-    (session,) = gateway.sessions
-    offers = session.catalogue.servers.values()
-    await until(lambda: not any(offer.is_listing for offer in offers))

@@ -3,7 +3,6 @@
 The host starts a new process over stdio, and over HTTP it connects to the one at the new address.
 """
 
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from mcp import Client
 
 from tests.apps.gateway.hosts import (
     TOKENS,
+    config_file,
     host_at,
     host_of_process,
     id_in,
@@ -27,35 +27,29 @@ pytestmark = pytest.mark.mcp
 
 
 @asynccontextmanager
-async def a_gateway(door: str, folder: Path) -> AsyncIterator[Client]:
+async def a_gateway(door: str, folder: Path, era: str) -> AsyncIterator[Client]:
     """A host of a gateway in a new process."""
+    search = ("--tools", "search")
     if door == "http":
-        async with (
-            served(folder, "--tools", "search") as address,
-            host_at(address, TOKENS[0], "auto") as host,
-        ):
+        async with served(folder, *search) as address, host_at(address, TOKENS[0], era) as host:
             yield host
         return
-    server = odd()
-    config = folder / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    options = ["-c", str(config), "--folder", str(folder / "kept"), "--tools", "search"]
-    async with host_of_process(*options) as host:
+    options = ["-c", str(config_file(folder, odd=odd())), "--folder", str(folder / "kept")]
+    async with host_of_process(*options, *search, mode=era) as host:
         yield host
 
 
 @pytest.mark.parametrize("door", ["stdio", "http"])
-async def test_a_restarted_gateway_serves_ids_tables_and_found_tools(
+async def test_a_restarted_gateway_serves_ids_tables_and_found_tools_t_02(
     door: str, tmp_path: Path
 ) -> None:
     call: dict[str, Any] = {"name": "list_items", "arguments": {"count": 6_000}}
-    async with a_gateway(door, tmp_path) as host:
+    async with a_gateway(door, tmp_path, "legacy") as host:
         found = text_of(await host.call_tool("search_tools", {"query": "the lines of the log"}))
         assert "get_log(lines: int)" in found
         preview = text_of(await host.call_tool("call_read_only_tool", call))
     [table] = re.findall(r"^Table (\w+)", preview, re.MULTILINE)
-    async with a_gateway(door, tmp_path) as host:
+    async with a_gateway(door, tmp_path, "auto") as host:
         # The table first, since no reading has listed its result yet.
         queried = await host.call_tool("context", {"sql": f"SELECT count(*) FROM {table}"})
         assert "\n6000\n" in text_of(queried)
@@ -63,13 +57,3 @@ async def test_a_restarted_gateway_serves_ids_tables_and_found_tools(
         assert "item 4321" in text_of(read)
         called = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": 2}})
         assert text_of(called) == "line 0 of the log\nline 1 of the log"
-
-
-async def test_a_call_in_the_form_of_the_hooks_is_understood_and_told(tmp_path: Path) -> None:
-    async with a_gateway("stdio", tmp_path) as host:
-        call = {"name": "list_items", "arguments": {"count": 6_000}}
-        pointer_id = id_in(text_of(await host.call_tool("call_read_only_tool", call)))
-        old = {"pointer_id": pointer_id, "select": {"path": "/4321"}}
-        answer = text_of(await host.call_tool("context", old))
-    assert "item 4321" in answer
-    assert "Next time pass the arguments by these names: chars, cursor, id, " in answer

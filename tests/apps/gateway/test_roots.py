@@ -1,31 +1,29 @@
 """Test that a server is held to the folders of the host, as it is without the gateway."""
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client import ClientRequestContext
-from mcp.client.streamable_http import streamable_http_client
 from pydantic import FileUrl
 
 from llm_common.apps.gateway import ServerConfig
-from llm_common.apps.gateway.serving import serve_http
 from tests.apps.gateway.hosts import (
     ERAS,
+    TOKENS,
+    config_file,
     config_of,
-    free_port,
+    host_at,
     host_of,
     host_of_process,
-    is_open,
     odd,
+    served,
     text_of,
 )
 
@@ -33,7 +31,6 @@ pytestmark = pytest.mark.mcp
 SERVER = ServerConfig(
     command=sys.executable, args=("-S", str(Path(__file__).parent / "roots_server.py"))
 )
-TOKEN = "the-token-of-a-host"
 
 
 class Folders:
@@ -47,30 +44,19 @@ class Folders:
 
 
 @asynccontextmanager
-async def over_stdio(folder: Path, **options: Any) -> AsyncIterator[Client]:
-    path = folder / "mcp.json"
-    entry = {"command": SERVER.command, "args": list(SERVER.args)}
-    path.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
-    async with host_of_process("-c", str(path), "--memory-only", **options) as host:
+async def over_stdio(folder: Path, era: str, **options: Any) -> AsyncIterator[Client]:
+    path = config_file(folder, one=SERVER)
+    async with host_of_process("-c", str(path), "--memory-only", mode=era, **options) as host:
         yield host
 
 
 @asynccontextmanager
-async def over_http(_: Path, **options: Any) -> AsyncIterator[Client]:
-    port = free_port()
-    serving = asyncio.create_task(serve_http(config_of(one=SERVER), tokens=[TOKEN], port=port))
-    try:
-        await is_open(port)
-        async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http,
-            Client(
-                streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http), **options
-            ) as host,
-        ):
-            yield host
-    finally:
-        serving.cancel()
-        await asyncio.wait({serving})
+async def over_http(folder: Path, era: str, **options: Any) -> AsyncIterator[Client]:
+    async with (
+        served(folder, server=SERVER) as address,
+        host_at(address, TOKENS[0], era, **options) as host,
+    ):
+        yield host
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -79,7 +65,7 @@ async def test_a_server_that_asks_at_its_start_is_held_to_the_roots(
     connected: Any, era: str, tmp_path: Path
 ) -> None:
     folders = Folders("file:///srv/project")
-    async with connected(tmp_path, mode=era, list_roots_callback=folders) as host:
+    async with connected(tmp_path, era, list_roots_callback=folders) as host:
         await host.list_tools()
         answer = await host.call_tool("roots", {})
         assert text_of(answer) == '["file:///srv/project"]'

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 
 import mcp_types as types
 import pytest
@@ -12,11 +11,12 @@ from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.apps.gateway import Gateway
 from llm_common.apps.gateway.servers.requests import watch
-from tests.apps.gateway.hosts import ERAS, config_of, host_of, hostile, odd, text_of, until
+from tests.apps.gateway.hosts import ERAS, Heard, config_of, host_of, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 CHANGING = "resources that change"
 EMPTY = types.EmptyResult
+UPDATED = types.ResourceUpdatedNotification
 
 
 def subscribe(uri: str) -> types.SubscribeRequest:
@@ -27,14 +27,6 @@ def unsubscribe(uri: str) -> types.UnsubscribeRequest:
     return types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
 
 
-def keeping(updated: list[str]) -> Callable[[object], object]:
-    async def keep(message: object) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            updated.append(message.params.uri)
-
-    return keep
-
-
 async def change(host: Client, uri: str) -> tuple[int, str]:
     """The process of the server, and what it is asked to watch."""
     pid, _, watched = text_of(await host.call_tool("change", {"text": uri})).partition(" ")
@@ -42,9 +34,9 @@ async def change(host: Client, uri: str) -> tuple[int, str]:
 
 
 async def test_a_host_is_notified_of_changes_of_subscribed_resources() -> None:
-    updated: list[str] = []
+    heard = Heard()
     async with host_of(
-        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
+        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=heard
     ) as host:
         assert host.server_capabilities.resources == types.ResourcesCapability(
             subscribe=True, list_changed=True
@@ -53,21 +45,21 @@ async def test_a_host_is_notified_of_changes_of_subscribed_resources() -> None:
             await host.session.send_request(subscribe(uri), EMPTY)
         assert (await change(host, "bad://b"))[1] == "['bad://a', 'bad://not-listed']"
         await change(host, "bad://a")
-        await until(lambda: bool(updated))
+        await until(lambda: bool(heard.count(UPDATED)))
         await host.session.send_request(unsubscribe("bad://a"), EMPTY)
         assert (await change(host, "bad://a"))[1] == "['bad://not-listed']"
-        assert updated == ["bad://a"]
+        assert [message.params.uri for message in heard.messages] == ["bad://a"]
 
 
 async def test_subscriptions_survive_a_restart_of_the_server() -> None:
-    updated: list[str] = []
+    heard = Heard()
     async with host_of(
-        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
+        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=heard
     ) as host:
         await host.session.send_request(subscribe("bad://a"), EMPTY)
         pid, _ = await change(host, "bad://b")
         os.kill(pid, signal.SIGKILL)
-        while not updated:
+        while not heard.count(UPDATED):
             await host.call_tool("change", {"text": "bad://a"})
         assert (await change(host, "bad://b"))[0] != pid
 

@@ -87,12 +87,6 @@ def test_names_do_not_depend_on_the_order_of_servers() -> None:
     assert places(listing(*tools)) == places(listing(*reversed(tools)))
 
 
-def test_a_tool_is_found_by_its_listed_name() -> None:
-    tools = listing(tool("a", "search"), tool("b", "search")).tools
-    names = ("a_search", "b_search", "search", "b/search")
-    assert [name in tools for name in names] == [True, True, False, False]
-
-
 def test_global_and_server_rules_both_apply() -> None:
     tools = [tool("a", "get_x"), tool("a", "get_y"), tool("a", "put_x")]
     shown = ToolListing(
@@ -145,11 +139,6 @@ def test_auto_searches_only_above_the_budget() -> None:
     over = listing(*many(3), max_tool_tokens=few.tokens - 1)
     assert over.searched
     assert over.listed() == {}
-
-
-def test_pinned_tools_are_listed_in_search_mode() -> None:
-    shown = listing(*many(5), tools="search", rules=ToolRules(pinned=("*_3",)))
-    assert list(shown.listed()) == ["get_thing_3"]
 
 
 def found_in(text: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 
 from starlette.testclient import TestClient
@@ -10,24 +9,12 @@ from starlette.testclient import TestClient
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.application import Inspector
 from llm_common.pointers.records import meta_bytes
-from tests.apps.inspector.test_run_page import story_of
+from tests.apps.inspector.test_run_page import Shape, story_of
 
 TOKEN = "0123456789abcdef-token"
 HOST = "http://127.0.0.1:8321"
 _UNREAD = re.compile(r"<section class=notes.*?</section>| <small>so far</small>")
 _ID = re.compile(r"[0-9a-f]{12}|\d{8}T\d+Z-[0-9a-f]+")
-
-
-class Links(HTMLParser):
-    """The addresses of a page's links."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name == "href"]
 
 
 def browser(inspector: Inspector) -> TestClient:
@@ -72,4 +59,4 @@ def pages(client: TestClient, *addresses: str) -> Iterator[tuple[str, str]]:
         text = client.get(address).raise_for_status().text
         yield _ID.sub("ID", address), _UNREAD.sub("", text)
         if address == "/queries/q":
-            todo += [link for link in Links(text).addresses if _ID.search(link)][::4]
+            todo += [link for link in Shape(text).addresses if _ID.search(link)][::4]

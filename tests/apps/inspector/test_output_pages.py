@@ -19,16 +19,6 @@ from tests.apps.inspector.test_run_story import output
 from tests.apps.inspector.test_values import BEGIN, END, call, packing, write
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FileContextPointerStore:
-    return FileContextPointerStore(tmp_path / "store", durability="rename")
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> TestClient:
-    return browser(Inspector(tmp_path / "store", tmp_path / "trace"))
-
-
 async def save(store: FileContextPointerStore, tool: str, result: object, **args: object) -> str:
     saved = await store.save(query_id="q", tool_name=tool, args=args, result=result)
     return f"/queries/q/{saved.pointer_id}"
@@ -50,11 +40,17 @@ async def test_no_column_repeats_another(
 async def test_a_search_marks_the_words_and_shows_the_text_around_them(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
-    await save(store, "read_log", "calm " * 400 + "a storm in the harbour", path="storm.log")
+    address = await save(
+        store, "read_log", "calm " * 400 + "a storm in the harbour", path="storm.log"
+    )
     page = client.get("/search?words=storms").text
     assert "path=<mark>storm</mark>.log" in page
     assert 'class="excerpt"><bdi></bdi>' in page  # the beginning of the result has no such word
+    calls_only = client.get("/search?words=harbour").text
+    assert "0 outputs share a word" in calls_only
+    assert "words=harbour&amp;in=results" in calls_only
     page = client.get("/search?words=harbour&in=results").text
+    assert f'href="{address}"' in page
     assert "in the <mark>harbour</mark>" in page
 
 
@@ -141,7 +137,7 @@ def test_files_under_any_name_and_in_any_folder_are_runs_if_they_are_traces(
     client: TestClient, tmp_path: Path
 ) -> None:
     folder = tmp_path / "trace"
-    write(folder / "1.jsonl", BEGIN, END)
+    write(folder / "copy 1.jsonl", BEGIN, packing(), END)
     write(folder / "demo" / "traces" / "q" / "20260101T000000000000Z-00000000.jsonl", BEGIN, END)
     files = {
         "notes.jsonl": b'{"a": 1}\n',
@@ -150,11 +146,13 @@ def test_files_under_any_name_and_in_any_folder_are_runs_if_they_are_traces(
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    page = seen(client.get("/runs").text)
-    assert "2 runs in" in page
-    strangers = page.partition("Files that are not runs")[2]
+    page = client.get("/runs").text
+    assert "2 runs in" in seen(page)
+    strangers = seen(page).partition("Files that are not runs")[2]
     assert [strangers.count(name) for name in files] == [1, 1, 1]
-    assert client.get("/runs/trace/1").status_code == 200
+    assert 'href="/runs/trace/copy%201"' in page
+    assert 'href="/runs/trace/copy%201/2"' in client.get("/runs/trace/copy%201").text
+    assert client.get("/runs/trace/copy%201/2").status_code == 200
     assert client.get("/runs/q/20260101T000000000000Z-00000000").status_code == 200
 
 

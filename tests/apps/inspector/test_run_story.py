@@ -266,6 +266,7 @@ async def test_the_order_of_the_page_answers_first(tmp_path: Path) -> None:
         for text in (
             "<h1><bdi>When does the parcel arrive in Oslo?",
             '<h2 id="answer">Answer',
+            "<bdi>At noon.</bdi></p>",
             '<h2 id="flows">Outputs: returned → shown',
             '<h2 id="unseen"',
             '<h2 id="steps">',
