@@ -1,17 +1,15 @@
 """Behaviour in which the adapters differ."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llm_common.clients import LiteLLMClient, OpenAISDKClient
-from llm_common.core import LLMClient, LLMMessage, MessageRole
+from llm_common.core import LLMMessage, MessageRole
 from llm_common.errors import (
     LLMError,
     LLMRateLimitError,
-    LLMTimeoutError,
     MalformedReplyError,
 )
 from tests.clients import double_clients
@@ -122,30 +120,10 @@ async def test_the_cost_is_the_endpoints_or_litellms(
 async def test_a_model_that_always_reasons_gets_a_limit_and_no_temperature() -> None:
     sdk: Any = Recorder(double_clients.Completion(payload()))
     for client in (
-        OpenAISDKClient(sdk, model="gpt-5"),
-        LiteLLMClient(sdk.create, model="openai/gpt-5"),
+        OpenAISDKClient(sdk, model="gpt-5", prefers_json_schema=True),
+        LiteLLMClient(sdk.create, model="openai/gpt-5", prefers_json_schema=True),
     ):
+        assert client.prefers_json_schema
         await client.chat_completion(ASKED, temperature=0.0, max_tokens=9)
         assert sdk.sent["max_completion_tokens"] == 9
         assert not {"temperature", "max_tokens"} & set(sdk.sent)
-
-
-def adapters(timeout_s: float) -> list[LLMClient]:
-    async def never(*_: Any, **__: Any) -> Any:
-        await asyncio.sleep(60)
-
-    sdk: Any = SimpleNamespace(
-        chat=SimpleNamespace(completions=SimpleNamespace(create=never)), create=never
-    )
-    return [
-        OpenAISDKClient(sdk, model="m", timeout_s=timeout_s, prefers_json_schema=True),
-        LiteLLMClient(never, model="m", timeout_s=timeout_s, prefers_json_schema=True),
-    ]
-
-
-async def test_each_adapter_has_its_deadline_and_schema_preference() -> None:
-    for client in adapters(timeout_s=0.02):
-        assert getattr(client, "prefers_json_schema", False)
-        with pytest.raises(LLMTimeoutError) as caught:
-            await client.chat_completion(ASKED)
-        assert caught.value.timeout_s == 0.02

@@ -17,9 +17,3 @@ def test_a_group_without_arguments_shows_its_help_and_ends_with_0(arguments: lis
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Usage" in result.stdout
-
-
-def test_commands_stand_in_groups() -> None:
-    shown = CliRunner().invoke(app, ["--help"]).stdout
-    places = [shown.index(f" {name} ") for name in ("Try", "Look", "Keep", "Serve")]
-    assert places == sorted(places)

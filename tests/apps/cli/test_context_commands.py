@@ -289,14 +289,16 @@ async def test_a_question_of_several_sessions_names_none_of_them(
     assert run_json("context list", "What do I owe?", *at)["pointers"][0]["query_id"] == queries[1]
 
 
-def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
-    run("context", "erase", "user:7/q", "--pointer", saved["sales"].pointer_id, "--yes", *at)
+def test_single_pointers_are_erased_by_their_whole_ids(
+    at: tuple[str, str], saved: dict[str, ContextPointer]
+) -> None:
+    pointer_id = saved["sales"].pointer_id
+    erase = ["context", "erase", "user:7/q", *at, "--yes", "--pointer"]
+    assert "12 to 16" in run(*erase, pointer_id[:6], code=2).output
+    run(*erase, pointer_id)
     remaining = run_json("context list", "user:7/q", *at)["pointers"]
     assert [entry["pointer_id"] for entry in remaining] == [saved["weather"].pointer_id]
-    assert (
-        "erased"
-        in run("context", "read", "user:7/q", saved["sales"].pointer_id, *at, code=3).stderr
-    )
+    assert "erased" in run("context", "read", "user:7/q", pointer_id, *at, code=3).stderr
 
 
 def test_reading_changes_nothing(
@@ -357,6 +359,7 @@ def test_hostile_outputs_are_inert_in_lists(
         (["list", "a//..", "--store", "."], 3, "There is no query 'a//..' in the store"),
         (["show", "q", "nothex", "--store", "."], 2, "is not a pointer id"),
         (["show", "q", "aaaaaaaaaaaa", "--store", "."], 3, "There is no query 'q' in the store"),
+        (["list"], 3, "Name its folder with --store."),
         (["list", "--store", "absent"], 3, "There is no store at"),
         (["list", "none", "--store", "."], 3, "There is no query 'none' in the store"),
         (["read", "q", "aaaaaaaaaaaa", "--lines", "3", "--store", "."], 2, "is not a range"),

@@ -1,7 +1,6 @@
 """`llm-common gateway` before it serves. `tests/apps/gateway` tests the serving."""
 
 import json
-import socket
 import sys
 from pathlib import Path
 
@@ -103,10 +102,8 @@ def test_names_and_problems_of_servers_and_tools_are_inert(tmp_path: Path) -> No
     assert [server["name"] for server in json.loads(printed)["servers"]] == [HOSTILE, f"s{HOSTILE}"]
 
 
-def test_a_busy_port_is_reported_and_ends_with_2(tmp_path: Path) -> None:
+def test_a_busy_port_is_reported_and_ends_with_2(tmp_path: Path, busy_port: str) -> None:
     config = configuration(tmp_path, absent=["./no-such-program"])
-    with socket.create_server(("127.0.0.1", 0)) as busy:
-        port = busy.getsockname()[1]
-        message = run("gateway", "-c", config, "--memory-only", "--http", str(port), code=2).stderr
-    assert f"port {port} cannot be used" in message
+    message = run("gateway", "-c", config, "--memory-only", "--http", busy_port, code=2).stderr
+    assert f"port {busy_port} cannot be used" in message
     assert "choose another one, or 0 for a free one" in message

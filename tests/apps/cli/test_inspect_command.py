@@ -2,16 +2,14 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
+from tests.apps.cli.running import run
 from tests.folders.tree import PROGRAM
 
 COMMAND = [sys.executable, "-c", PROGRAM, "inspect"]
@@ -55,32 +53,18 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
         (["--store", "absent"], "absent"),
         (["--traces", "absent"], "absent"),
         (["--port", "70000"], "65535"),
+        (["--store", "s3://bucket/prefix"], "context list --store s3://bucket/prefix"),
     ],
 )
 def test_wrong_options_end_with_2(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["inspect", *arguments], env={"COLUMNS": "300"})
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert message in run("inspect", *arguments, code=2).stderr
 
 
-def test_a_missing_store_is_reported_and_not_created(tmp_path: Path) -> None:
-    environment = {"LLM_COMMON_POINTER_STORE_DIR": str(tmp_path / "absent"), "COLUMNS": "300"}
-    with socket.socket() as busy:
-        busy.bind(("127.0.0.1", 0))
-        result = CliRunner().invoke(
-            app, ["inspect", "--port", str(busy.getsockname()[1])], env=environment
-        )
-    assert f"There is no store in {tmp_path / 'absent'} yet" in result.stderr
+def test_a_missing_store_and_a_port_in_use_are_reported_and_nothing_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_port: str
+) -> None:
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "absent"))
+    told = run("inspect", "--port", busy_port, code=2).stderr
+    assert f"There is no store in {tmp_path / 'absent'} yet" in told
+    assert f"Port {busy_port} cannot be used" in told
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_port_in_use_ends_with_2(tmp_path: Path) -> None:
-    with socket.socket() as busy:
-        busy.bind(("127.0.0.1", 0))
-        busy.listen()
-        port = str(busy.getsockname()[1])
-        result = CliRunner().invoke(
-            app, ["inspect", "--store", str(tmp_path), "--port", port], env={"COLUMNS": "300"}
-        )
-    assert result.exit_code == 2
-    assert f"Port {port} cannot be used" in result.stderr

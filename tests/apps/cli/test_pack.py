@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from llm_common.apps.cli.app import app
 from llm_common.folders import pack_folder
+from tests.apps.cli import running
 from tests.apps.cli.running import on_terminal
 from tests.folders.tree import PROGRAM, write
 
@@ -46,11 +46,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def run(cache: Path, *arguments: str | Path, code: int = 0) -> Result:
-    result = CliRunner().invoke(
-        app, ["pack", "--cache-dir", str(cache), *map(str, arguments)], env={"COLUMNS": "200"}
-    )
-    assert result.exit_code == code, (result.output, result.exception)
-    return result
+    return running.run("pack", "--cache-dir", cache, *arguments, code=code)
 
 
 def run_json(cache: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
@@ -185,7 +181,7 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
     ("arguments", "message"),
     [
         (["q", "absent"], "does not exist"),
-        (["   ", "."], "empty"),
+        (["   ", "."], "the question must not be empty; pass the question that the text is for"),
         (["q", ".", "--budget", "10"], "256"),
         (["q", "logo.png"], "not a text file"),
         (

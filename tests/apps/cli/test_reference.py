@@ -38,12 +38,6 @@ def test_the_pages_are_made_from_the_help() -> None:
     assert cli_reference.pages() == pages, REFRESH
 
 
-def test_each_command_has_a_page_that_the_first_one_links() -> None:
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
-    names = {name.partition(" ")[0] for name in COMMANDS}
-    assert set(re.findall(r"\(cli/(\w+)\.md\)", page)) == names
-
-
 def test_every_command_prints_a_document() -> None:
     with_json = {
         name

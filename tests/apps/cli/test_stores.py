@@ -84,27 +84,6 @@ async def test_digits_of_several_pointers_name_them(tmp_path: Path) -> None:
     assert pointer.pointer_id in output.replace("\n", "")
 
 
-def test_erasing_needs_a_whole_id(store: Path) -> None:
-    pointer = pointer_of(store, QUESTION)
-    words: list[str | Path] = ["context", "erase", QUESTION, "--store", store, "--yes"]
-    assert "12 to 16" in run(*words, "--pointer", pointer[:6], code=2).output
-    run(*words, "--pointer", pointer)
-    run("context", "list", ToolContextManager.hash_query(QUESTION), "--store", store, code=3)
-
-
-def test_a_missing_store_is_reported_with_the_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    output = run("context", "list", code=3).output
-    assert "Name its folder with --store." in output
-
-
-def test_inspect_names_the_command_for_an_address() -> None:
-    output = run("inspect", "--store", "s3://bucket/prefix", code=2).output
-    assert "context list --store s3://bucket/prefix" in output.replace("\n", "")
-
-
 def test_the_query_that_a_session_recorded_is_listed_by_its_name(store: Path) -> None:
     [query] = [
         entry

@@ -85,11 +85,6 @@ def test_errors_quote_arguments_without_controls_f_174(
     assert "Traceback" not in result.output
 
 
-def test_an_error_of_the_library_keeps_its_text_f_174() -> None:
-    result = CliRunner().invoke(app, ["pack", ""], env={"COLUMNS": "200"})
-    assert "the question must not be empty; pass the question that the text is for" in result.output
-
-
 def test_packed_text_is_inert_on_a_terminal_and_unchanged_in_a_pipe_f_174(tmp_path: Path) -> None:
     name = "a\x1b[2J\u202eb.txt"
     path = write(tmp_path / "tree", {name: f"cookie {HOSTILE}\n"}) / name

@@ -109,6 +109,8 @@ def test_words_of_the_call_choose_passages(args: dict[str, Any], query: str) -> 
 async def test_small_results_stay_and_large_ones_become_previews() -> None:
     at = results_of()
     assert await preview_of(at, ServerOutput({"result": 5}, ["5"])) is None
+    output = ServerOutput(texts=["word " * 5_000])
+    assert await preview_of(at, output, limits=ResultLimits(8_000, 400)) is None
     preview = await kept(at, args={"q": "item 1234"})
     assert COUNTER.count(preview) <= 400
     assert "name: item 1234\nid: 1234\nnote: a few words on it\n" in preview
@@ -189,12 +191,6 @@ def test_limits_are_those_of_the_server_then_of_all(
     assert config.result_limits("files", "read_text") == ResultLimits(whole, preview)
     alone = GatewayConfig.model_validate({"servers": {"files": {"command": "x"}}, "rules": rules})
     assert alone.result_limits("files", "read_text") == ResultLimits(whole, preview)
-
-
-async def test_a_result_within_its_servers_limit_stays_whole() -> None:
-    output = ServerOutput(texts=["word " * 5_000])
-    assert await preview_of(results_of(), output, limits=ResultLimits(8_000, 400)) is None
-    assert await preview_of(results_of(), output) is not None
 
 
 async def test_the_reader_is_named_with_the_hosts_prefix() -> None:

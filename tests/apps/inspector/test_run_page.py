@@ -205,10 +205,6 @@ def test_the_page_works_with_keyboard_and_screen_reader(long_run: RecordedRun) -
     assert {link[1:] for link in Shape(page).addresses} <= {*ids}
 
 
-def test_the_same_trace_gives_the_same_page(long_run: RecordedRun) -> None:
-    assert render_html(long_run) == render_html(long_run)
-
-
 async def test_the_page_shows_the_tokens_that_were_packed(tmp_path: Path) -> None:
     run = await recorded(no_room, tmp_path)
     packed = f"{run.of(PackingLine)[-1].tokens:,}"
