@@ -109,6 +109,7 @@ def without(module: str, *arguments: str, folder: Path) -> subprocess.CompletedP
         ("mcp_types", "mcp", "gateway doctor -c mcp.json"),
         ("mcp_types", "mcp", "tools list mcp.json"),
     ],
+    ids=["all", "inspect", "gateway", "doctor", "tools"],
 )
 def test_a_command_without_its_extra_says_how_to_get_it(
     module: str, extra: str, command: str, tmp_path: Path

@@ -5,33 +5,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
 from tests.apps.cli.running import run, run_json
 
 HOSTILE_SERVER = str(Path(__file__).parents[1] / "gateway" / "hostile_server.py")
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "Add --config FILE with them"),
-        ("{", "is not JSON"),
-        ('{"model": "x"}', "holds no MCP servers: it has model."),
-    ],
-)
 @pytest.mark.parametrize("command", [[], ["doctor"]])
-def test_a_wrong_configuration_ends_with_2(
-    command: list[str], text: str | None, message: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text(text or "", encoding="utf-8")
-    arguments = ["gateway", *command, *(["-c", str(path)] if text else [])]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "400"})
-    assert result.exit_code == 2
-    assert message in result.output
+def test_a_missing_configuration_is_asked_for(command: list[str]) -> None:
+    message = run("gateway", *command, code=2).stderr
+    assert "Add --config FILE with them" in message.replace("\n", " ")
 
 
 def configuration(folder: Path, **servers: list[str]) -> Path:

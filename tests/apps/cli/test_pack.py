@@ -88,13 +88,6 @@ def test_without_a_path_this_folder_is_packed(
     assert paths(run_json(cache, "serve a port"))[0] == "src/server.py"
 
 
-def test_an_empty_folder_gives_nothing_and_ends_with_3(cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    result = run(cache, "anything", tmp_path / "empty", code=3)
-    assert result.stdout.strip() == ""
-    assert "Nothing was packed: no file was left to search" in result.stderr
-
-
 def test_without_a_match_nothing_is_packed(cache: Path, tree: Path) -> None:
     kept = write(tree, {"kept.txt": "of before"}) / "kept.txt"
     run(cache, "xylophone", tree, "--output", kept, code=3)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ CASE = sys.argv[1] if len(sys.argv) > 1 else ""
 # A folder whose files decide what the server does, so that one command can do several things.
 FOLDER = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 WATCHED: set[str] = set()
+ROOTS = ["the command line's folder"]
+HOST: set[str] = set()  # what the host is able to
 PLAIN: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 WIDE: dict[str, Any] = {
     "type": "object",
@@ -173,6 +176,7 @@ CALLS: dict[str, Callable[[int], object]] = {
     ),
     "a line of 20 MB": lambda id_: say(id=id_, result=text_of("row of the result\n" * 1_111_111)),
     "a line without end": lambda _: raw(b"x" * 100_000_000),
+    "roots": lambda id_: say(id=id_, result=text_of(json.dumps(ROOTS))),
     "two answers": lambda id_: raw(
         "".join(
             f'{{"jsonrpc":"2.0","id":{id_},"result":{json.dumps(text_of(text))}}}\n'
@@ -217,6 +221,12 @@ CALLS: dict[str, Callable[[int], object]] = {
     "an end in a call": lambda _: os._exit(3),
     "a closed stdout": lambda _: os.close(1),
 }
+
+
+def take_over(roots: list[str]) -> None:
+    """Take the roots over, which takes this server a moment, as it takes real ones."""
+    time.sleep(0.03)
+    ROOTS[:] = roots
 
 
 def list_tools(id_: int, cursor: str) -> None:
@@ -281,6 +291,8 @@ def begin(id_: int, params: dict[str, Any]) -> None:
 
 
 def call(id_: int, name: str, arguments: dict[str, Any]) -> None:
+    if arguments.get("end"):
+        os._exit(1)
     if CASE in CALLS:
         CALLS[CASE](id_)
     elif CASE == "resources that change":
@@ -292,13 +304,23 @@ def call(id_: int, name: str, arguments: dict[str, Any]) -> None:
         say(id=id_, result=text_of(f"{name} of {os.getpid()} with {list(arguments)}"))
 
 
-def main() -> None:  # noqa: C901 - one case for each method
+def main() -> None:  # noqa: C901, PLR0912 - one case for each method
     while line := sys.stdin.readline():
         message = json.loads(line)
         id_, params = message.get("id"), message.get("params") or {}
         match message.get("method"):
             case "initialize":
+                HOST.update(params["capabilities"])
                 begin(id_, params)
+            case "notifications/initialized" | "notifications/roots/list_changed":
+                if CASE == "roots" and "roots" in HOST:
+                    say(id="roots", method="roots/list")
+            case None if id_ == "roots" and "result" in message:
+                roots = [root["uri"] for root in message["result"]["roots"]]
+                threading.Thread(target=take_over, args=[roots]).start()
+            case "resources/read":
+                contents = [{"uri": params["uri"], "text": json.dumps(ROOTS)}]
+                say(id=id_, result={"contents": contents})
             case "tools/list":
                 list_tools(id_, params.get("cursor", ""))
             case "tools/call":

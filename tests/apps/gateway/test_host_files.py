@@ -181,36 +181,6 @@ def test_folders_of_the_user_and_the_workspace_are_filled_in(
     assert command == f"{tmp_path}|{folder}|{folder.name}|/"
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("${input:api-key}", "needs the input api-key; set the variable INPUT_API_KEY to it"),
-        ("${cmd:pass show key}", "uses cmd:, which only its host can fill in"),
-        ("${command:extension.pick}", "uses command:, which only its host can fill in"),
-        ("${env:NOT_SET_ANYWHERE}", "needs the variable NOT_SET_ANYWHERE"),
-    ],
-)
-def test_what_only_a_host_can_fill_in_leaves_the_server_out(
-    text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("INPUT_API_KEY", "NOT_SET_ANYWHERE"):
-        monkeypatch.delenv(name, raising=False)
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"servers": {"a": {"command": text}}}), encoding="utf-8")
-    config = GatewayConfig.from_files(path)
-    assert config.servers == {}
-    assert problem in config.left_out["a"]
-
-
-def test_a_text_that_is_no_variable_reaches_the_server(tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text(
-        '{"mcpServers": {"a": {"command": "x", "args": ["${1}", "$HOME", "{env:HOME}"]}}}',
-        encoding="utf-8",
-    )
-    assert GatewayConfig.from_files(path).servers["a"].args == ("${1}", "$HOME", "{env:HOME}")
-
-
 def test_an_empty_list_of_allowed_tools_allows_none(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[mcp_servers.a]\ncommand = "x"\nenabled_tools = []', encoding="utf-8")

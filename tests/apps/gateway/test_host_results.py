@@ -213,15 +213,6 @@ async def test_every_part_can_be_selected(part: dict[str, Any], expected: str) -
     assert expected in await at.answer(CONTEXT, {"id": id_in(await kept(at)), **part})
 
 
-async def test_records_are_queried_by_the_name_in_their_preview() -> None:
-    at = results_of()
-    [table] = re.findall(r"^Table (\w+)", await kept(at), re.MULTILINE)
-    answer = await at.answer(CONTEXT, {"sql": f"SELECT count(*), max(id) FROM {table}"})
-    assert "\n2000 | 1999\n" in answer
-    with pytest.raises(ToolFailedError, match=f"no such column: nme. Tables: {table}"):
-        await at.answer(CONTEXT, {"sql": f"SELECT nme FROM {table}", "cursor": None})
-
-
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
@@ -239,14 +230,6 @@ async def test_a_call_that_does_not_fit_is_explained(args: dict[str, Any], probl
     await kept(at)
     with pytest.raises(ToolArgumentsError, match=problem):
         await at.answer(CONTEXT, args)
-
-
-async def test_own_answers_stay_within_the_limit() -> None:
-    at = results_of(max_whole_tokens=500)
-    pointer_id = id_in([await kept(at, args={"page": page}) for page in range(30)][-1])
-    calls: list[dict[str, Any]] = [{"id": pointer_id}, {"words": "item words few"}, {}]
-    for args in calls:
-        assert COUNTER.count(await at.answer(CONTEXT, args)) <= 500, args
 
 
 async def test_words_are_found_in_all_results_of_the_session() -> None:
@@ -267,6 +250,7 @@ async def test_results_are_listed_newest_first_in_pages() -> None:
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
     first = await at.answer(CONTEXT, {})
     shown = [pointer_id for pointer_id in ids if pointer_id in first]
+    assert COUNTER.count(first) <= 300
     assert shown == ids[-len(shown) :]
     assert f'{30 - len(shown)} older ones follow with cursor "{len(shown)}"' in first
     assert ids[-len(shown) - 1] in await at.answer(CONTEXT, {"cursor": str(len(shown))})

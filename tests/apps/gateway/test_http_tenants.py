@@ -93,10 +93,12 @@ async def test_another_token_can_neither_use_nor_end_a_session(tmp_path: Path) -
 
 async def test_a_token_in_another_form_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path) as address, httpx2.AsyncClient() as http:
-        for form in ("{}", "bearer {}", "Bearer  {}", "Bearer Bearer {}", "Basic {}"):
+        forms = ("{}", "bearer {}", "Bearer  {}", "Bearer Bearer {}", "Basic {}", "Bearer wrong")
+        for form in forms:
             headers = {"Authorization": form.format(TOKENS[0])}
             answer = await http.post(address, json=PING, headers=headers)
             assert answer.status_code == 401, form
+        assert (await http.post(address, json=PING)).status_code == 401
 
 
 async def test_sessions_of_one_token_close_none_of_another(tmp_path: Path) -> None:

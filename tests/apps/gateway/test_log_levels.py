@@ -25,7 +25,8 @@ async def test_a_host_of_the_older_protocol_sets_the_level() -> None:
         await set_level(host, "warning")
         await host.call_tool("say_log", {})
         await until(lambda: bool(logs.messages))
-        assert [log.data for log in logs.messages] == ["a word of warning"]
+    [log] = logs.messages
+    assert (log.level, log.data, log.logger) == ("warning", "a word of warning", "two/odd")
 
 
 async def test_a_server_is_told_the_level_when_it_starts() -> None:

@@ -1,7 +1,6 @@
 """Test that a server is held to the folders of the host, as it is without the gateway."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import FileUrl
 
-from llm_common.apps.gateway import ServerConfig
 from tests.apps.gateway.hosts import (
     ERAS,
     TOKENS,
@@ -22,15 +20,14 @@ from tests.apps.gateway.hosts import (
     host_at,
     host_of,
     host_of_process,
+    hostile,
     odd,
     served,
     text_of,
 )
 
 pytestmark = pytest.mark.mcp
-SERVER = ServerConfig(
-    command=sys.executable, args=("-S", str(Path(__file__).parent / "roots_server.py"))
-)
+SERVER = hostile("roots")
 
 
 class Folders:
@@ -67,15 +64,15 @@ async def test_a_server_that_asks_at_its_start_is_held_to_the_roots(
     folders = Folders("file:///srv/project")
     async with connected(tmp_path, era, list_roots_callback=folders) as host:
         await host.list_tools()
-        answer = await host.call_tool("roots", {})
+        answer = await host.call_tool("ok", {})
         assert text_of(answer) == '["file:///srv/project"]'
         folders.uris = ("file:///srv/other", "file:///srv/third")
         if era == "legacy":
             await host.session.send_notification(types.RootsListChangedNotification())
             # The notification and the next call may overtake each other over HTTP.
             while text_of(answer) == '["file:///srv/project"]':
-                answer = await host.call_tool("roots", {})
-        answer = await host.call_tool("roots", {})
+                answer = await host.call_tool("ok", {})
+        answer = await host.call_tool("ok", {})
         assert text_of(answer) == '["file:///srv/other", "file:///srv/third"]'
 
 
@@ -88,13 +85,13 @@ async def test_the_first_read_and_the_first_call_after_a_restart_are_held_to_the
         config_of(one=SERVER, two=odd()), mode=era, list_roots_callback=folders
     ) as host:
         await host.list_resources()
-        (content,) = (await host.read_resource("roots://all")).contents
+        (content,) = (await host.read_resource("bad://a")).contents
         assert isinstance(content, types.TextResourceContents)
         assert content.text == '["file:///srv/project"]'
         if era == "legacy":  # a server of the newest protocol cannot ask during a call
             assert "file:///srv/project" in text_of(await host.call_tool("count_roots", {}))
-        await host.call_tool("roots", {"end": True})
-        while (again := await host.call_tool("roots", {})).is_error:  # noqa: ASYNC110
+        await host.call_tool("ok", {"end": True})
+        while (again := await host.call_tool("ok", {})).is_error:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         assert text_of(again) == '["file:///srv/project"]'
 
@@ -102,4 +99,4 @@ async def test_the_first_read_and_the_first_call_after_a_restart_are_held_to_the
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_host_without_roots_offers_servers_no_roots(era: str) -> None:
     async with host_of(config_of(one=SERVER), mode=era) as host:
-        assert text_of(await host.call_tool("roots", {})) == '["the command line\'s folder"]'
+        assert text_of(await host.call_tool("ok", {})) == '["the command line\'s folder"]'

@@ -41,33 +41,41 @@ def places(tools: ToolListing) -> dict[str, str]:
     return {name: f"{one.server}/{one.name}" for name, one in tools.tools.items()}
 
 
-def test_only_duplicate_and_reserved_names_get_a_prefix() -> None:
-    tools = listing(
-        tool("a", "search"), tool("b b", "search"), tool("b b", "list"), tool("a", "context")
-    )
-    assert places(tools) == {
-        "a_search": "a/search",
-        "b_b_search": "b b/search",
-        "list": "b b/list",
-        "a_context": "a/context",
-    }
-
-
-def test_a_prefixed_name_never_hides_another_tool() -> None:
-    tools = listing(tool("a", "x"), tool("b", "x"), tool("c", "a_x"))
-    assert places(tools) == {"a_x": "c/a_x", "a_x_2": "a/x", "b_x": "b/x"}
-
-
-def test_names_have_only_characters_that_models_accept() -> None:
-    tools = listing(
-        tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3), tool("b", "a.b/c-d")
-    )
-    assert places(tools) == {
-        "a__": "a/",
-        "b__": "b/ééé",
-        "a.b_c-d": "b/a.b/c-d",
-        "x_31m_y": "a/x\x1b[31m\ny",
-    }
+@pytest.mark.parametrize(
+    ("tools", "listed"),
+    [
+        pytest.param(
+            [
+                tool("a", "search"),
+                tool("b b", "search"),
+                tool("b b", "list"),
+                tool("a", "context"),
+            ],
+            {
+                "a_search": "a/search",
+                "b_b_search": "b b/search",
+                "list": "b b/list",
+                "a_context": "a/context",
+            },
+            id="only duplicate and reserved names get a prefix",
+        ),
+        pytest.param(
+            [tool("a", "x"), tool("b", "x"), tool("c", "a_x")],
+            {"a_x": "c/a_x", "a_x_2": "a/x", "b_x": "b/x"},
+            id="a prefixed name hides no other tool",
+        ),
+        pytest.param(
+            [tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3), tool("b", "a.b/c-d")],
+            {"a__": "a/", "b__": "b/ééé", "a.b_c-d": "b/a.b/c-d", "x_31m_y": "a/x\x1b[31m\ny"},
+            id="names have only characters that models accept",
+        ),
+    ],
+)
+def test_names_are_unique_whatever_the_order_of_servers(
+    tools: list[ServerTool], listed: dict[str, str]
+) -> None:
+    assert places(listing(*tools)) == listed
+    assert places(listing(*reversed(tools))) == listed
 
 
 def test_long_names_end_with_a_digest_and_stay_unique() -> None:
@@ -80,11 +88,6 @@ def test_long_names_end_with_a_digest_and_stay_unique() -> None:
     alone = listing(long[0], host_prefix="mcp__")
     assert set(alone.tools) < set(tools.tools)
     assert "k" * 64 in listing(tool("a", "k" * 64)).tools
-
-
-def test_names_do_not_depend_on_the_order_of_servers() -> None:
-    tools = [tool("a", "x"), tool("b", "x"), tool("b", "y"), tool("a", "b_x")]
-    assert places(listing(*tools)) == places(listing(*reversed(tools)))
 
 
 def test_global_and_server_rules_both_apply() -> None:

@@ -15,7 +15,6 @@ from llm_common.apps.gateway import ServerConfig
 from tests.apps.gateway.hosts import (
     ERAS,
     ODD,
-    Heard,
     config_file,
     config_of,
     free_port,
@@ -88,15 +87,6 @@ async def test_a_header_that_a_tool_newly_requires_is_sent() -> None:
         assert text_of(await host.call_tool("route", {"region": "north"})) == "from north"
         await host.call_tool("want_header", {})
         assert text_of(await host.call_tool("route", {"region": "north"})) == "by header from north"
-
-
-async def test_the_log_of_a_server_reaches_the_host() -> None:
-    heard = Heard()
-    async with host_of(config_of(one=odd()), mode="legacy", logging_callback=heard) as host:
-        await host.call_tool("say_log", {})
-        await until(lambda: bool(heard.messages))
-    [log] = heard.messages
-    assert (log.level, log.data, log.logger) == ("warning", "a word of warning", "one/odd")
 
 
 @pytest.mark.parametrize("where", [(), ("--forget",), ("--memory-only",)])
