@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,27 +30,24 @@ def store(tmp_path: Path) -> FileContextPointerStore:
 
 
 @pytest.fixture
-def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
+async def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
     """Save two outputs of a query, an expired output, and an output with hostile text."""
 
-    async def save() -> dict[str, ContextPointer]:
-        async def save_output(
-            query_id: str, tool: str, result: object, ttl_s: float | None = None
-        ) -> ContextPointer:
-            args = {"query": f"{tool} of the year", "q": HOSTILE}
-            return await store.save(
-                query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s
-            )
+    async def save(
+        query_id: str, tool: str, result: object, ttl_s: float | None = None
+    ) -> ContextPointer:
+        args = {"query": f"{tool} of the year", "q": HOSTILE}
+        return await store.save(
+            query_id=query_id, task_id=1, tool_name=tool, args=args, result=result, ttl_s=ttl_s
+        )
 
-        return {
-            "sales": await save_output("user:7/q", "sales_report", SALES),
-            "weather": await save_output("user:7/q", "weather_forecast", "Snow all day"),
-            "hostile": await save_output("hostile", "fetch", HOSTILE),
-            "old": await save_output("past", "clock", "noon", ttl_s=0.001),
-        }
-
-    pointers = asyncio.run(save())
-    time.sleep(0.002)
+    pointers = {
+        "sales": await save("user:7/q", "sales_report", SALES),
+        "weather": await save("user:7/q", "weather_forecast", "Snow all day"),
+        "hostile": await save("hostile", "fetch", HOSTILE),
+        "old": await save("past", "clock", "noon", ttl_s=0.001),
+    }
+    await asyncio.sleep(0.002)
     return pointers
 
 
@@ -136,20 +132,17 @@ def test_records_are_queried_across_results(
     assert "no such column: x" in refused.stderr
 
 
-def test_the_records_of_a_run_are_queried_by_its_id_f_216(
+async def test_the_records_of_a_run_are_queried_by_its_id_f_216(
     store: FileContextPointerStore, at: tuple[str, str]
 ) -> None:
     manager = ToolContextManager(pointer_store=store, session_id="alice")
     run_id = manager.query_id_of("What did we sell?")
-
-    async def save() -> None:
-        for query_id in (run_id, "q"):
-            args = {"query_id": query_id}
-            await manager.save_context("sales_report", args, SALES["rows"], query_id=query_id)
-
-    asyncio.run(save())
+    for query_id in (run_id, "q"):
+        args = {"query_id": query_id}
+        await manager.save_context("sales_report", args, SALES["rows"], query_id=query_id)
     for query, tables in ((run_id, 1), ("What did we sell?", 1), ("alice", 2)):
-        document = run_json("context query", query, "SELECT count(*) FROM tables", *at)
+        sql = "SELECT count(*) FROM tables"
+        document = await asyncio.to_thread(run_json, "context query", query, sql, *at)
         assert document["rows"] == [[tables]]
 
 

@@ -14,20 +14,15 @@ HOSTILE = "cookies \x1b[2J\u202eevil"
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Path:
+async def memory(tmp_path: Path) -> Path:
     """Fill two sessions of a user, with a fact that changed, and a session without a user."""
     path = tmp_path / "memory.db"
-
-    async def fill() -> None:
-        async with SqliteMemory(path) as opened:
-            await opened.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
-            await opened.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
-            await opened.append_event(
-                "s2", Event(text="I like tea", metadata={"mood": "calm"}), user="ann"
-            )
-            await opened.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
-
-    asyncio.run(fill())
+    async with SqliteMemory(path) as opened:
+        await opened.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
+        await opened.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
+        tea = Event(text="I like tea", metadata={"mood": "calm"})
+        await opened.append_event("s2", tea, user="ann")
+        await opened.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
     return path
 
 

@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
 from llm_common.apps.cli.terminal import InertLogHandler, as_inert_json, print_text, safe_text
 from llm_common.errors import install_command
-from tests.apps.cli.running import on_terminal
+from tests.apps.cli.running import on_terminal, run
 from tests.folders.tree import write
 
 CONTROLS = [
@@ -78,11 +76,8 @@ def test_errors_quote_arguments_without_controls_f_174(
 ) -> None:
     monkeypatch.chdir(write(tmp_path, {"a.txt": "text"}))
     os.mkfifo(tmp_path / "pipe\x1b\u202e")
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    is_no_query = arguments[:2] == ["context", "list"]
-    assert result.exit_code == (3 if is_no_query else 2), (result.output, result.exception)
-    assert not set(result.output) & set(CONTROLS)
-    assert "Traceback" not in result.output
+    code = 3 if arguments[:2] == ["context", "list"] else 2
+    assert not set(run(*arguments, code=code).output) & set(CONTROLS)
 
 
 def test_packed_text_is_inert_on_a_terminal_and_unchanged_in_a_pipe_f_174(tmp_path: Path) -> None:
@@ -112,11 +107,9 @@ def test_a_library_warning_is_one_inert_line_on_stderr(
 
 def test_documents_keep_the_true_text_escaped_f_174(tmp_path: Path) -> None:
     tree = write(tmp_path / f"tree{HOSTILE}", {"a.txt": f"cookie {HOSTILE}\n"})
-    arguments = ["pack", "cookie", str(tree), "--json", "--cache-dir", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, (result.output, result.exception)
-    assert not set(result.stdout) & set(CONTROLS)
-    assert f"cookie {HOSTILE}" in json.loads(result.stdout)["packed"]
+    document = run("pack", "cookie", tree, "--json", "--cache-dir", tmp_path).stdout
+    assert not set(document) & set(CONTROLS)
+    assert f"cookie {HOSTILE}" in json.loads(document)["packed"]
 
 
 def test_a_lone_surrogate_is_written_to_a_file(tmp_path: Path) -> None:
@@ -124,29 +117,20 @@ def test_a_lone_surrogate_is_written_to_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text(encoding="utf-8") == "a?\n"
 
 
-def test_a_path_that_is_not_unicode_is_written_to_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_path_that_is_not_unicode_is_written_to_a_file(
+    tmp_path: Path, options: list[str]
+) -> None:
     tree = write(tmp_path / os.fsdecode(b"tree\xff"), {"a.txt": "cookie\n"})
-    for options in ([], ["--json"]):
-        output = tmp_path / "out"
-        arguments = [
-            "pack",
-            "cookie",
-            str(tree / "a.txt"),
-            "--cache-dir",
-            str(tmp_path / "c"),
-            "-o",
-            str(output),
-        ]
-        result = CliRunner().invoke(app, [*arguments, *options])
-        assert result.exit_code == 0, (result.output, result.exception)
-        assert "cookie" in output.read_text(encoding="utf-8")
+    files = ["--cache-dir", tmp_path / "c", "-o", tmp_path / "out"]
+    run("pack", "cookie", tree / "a.txt", *files, *options)
+    assert "cookie" in (tmp_path / "out").read_text(encoding="utf-8")
 
 
 def test_the_summary_names_an_extra_with_its_brackets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
-    write(tmp_path / "tree", {"a.txt": "cookie\n"})
-    arguments = ["pack", "cookie", str(tmp_path / "tree"), "--cache-dir", str(tmp_path / "cache")]
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
-    assert install_command("tokens") in " ".join(result.stderr.split())
+    tree = write(tmp_path / "tree", {"a.txt": "cookie\n"})
+    told = run("pack", "cookie", tree, "--cache-dir", tmp_path / "cache").stderr
+    assert install_command("tokens") in " ".join(told.split())
