@@ -122,8 +122,8 @@ def test_a_path_that_is_not_unicode_is_written_to_a_file(
     tmp_path: Path, options: list[str]
 ) -> None:
     tree = write(tmp_path / os.fsdecode(b"tree\xff"), {"a.txt": "cookie\n"})
-    files = ["--cache-dir", tmp_path / "c", "-o", tmp_path / "out"]
-    run("pack", "cookie", tree / "a.txt", *files, *options)
+    command = ("pack", "cookie", tree / "a.txt", "-o", tmp_path / "out")
+    run(*command, "--cache-dir", tmp_path / "c", *options)
     assert "cookie" in (tmp_path / "out").read_text(encoding="utf-8")
 
 

@@ -248,9 +248,7 @@ async def test_resources_and_prompts_are_passed_on() -> None:
             "odd://binary",
             "ui://page",
         }
-        content = (await host.read_resource("odd://greeting")).contents[0]
-        assert isinstance(content, types.TextResourceContents)
-        assert content.text == "hello"
+        assert (await _text_at(host, "odd://greeting")).text == "hello"
         assert [prompt.name for prompt in (await host.list_prompts()).prompts] == [
             "one_summarise",
             "two_summarise",

@@ -76,40 +76,61 @@ def packing(tokens: int = 300, text: str | None = None, **fields: Any) -> Packin
     return line.model_copy(update=fields)
 
 
-def test_a_run_has_the_totals_of_its_steps() -> None:
-    usage = LLMUsage(prompt_tokens=1_000, completion_tokens=50, cached_tokens=250)
-    run = run_of(
-        packing(tokens=100),
-        packing(),
-        call(usage, 0.5),
-        call(usage),
-        call(),
-        ToolCallLine(tool="find", failure="TimeoutError"),
-        ToolCallLine(tool="find"),
-        RunEnd(status="error", seconds=1.256),
-    )
-    assert {name: tuple(total) for name, total in run_page.totals(run).items()} == {
-        "Ended": ("error", ""),
-        "Seconds": ("1.26", ""),
-        "Packed": ("300", ""),
-        "Model calls": ("3", ""),
-        "Tokens sent": ("2,000", "25% from the cache"),
-        "Tokens received": ("100", ""),
-        "Cost": ("$0.5000", "at least"),
-        "Tool calls": ("2", "1 failed"),
-    }
+USAGE = LLMUsage(prompt_tokens=1_000, completion_tokens=50, cached_tokens=250)
+NO_END = {"Ended": ("no end", ""), "Seconds": ("-", "")}
+NO_TOKENS = {"Model calls": ("1", ""), "Tokens sent": ("0", ""), "Tokens received": ("0", "")}
 
 
-def test_a_run_without_an_end_and_prices_has_no_such_totals() -> None:
-    totals = run_page.totals(run_of(packing(unlisted=3), call(), ToolCallLine(tool="find")))
-    assert totals["Ended"].value == "no end"
-    assert totals["Seconds"].value == "-"
-    assert totals["Packed"].detail == ""
-    assert totals["Cost"].value == "unknown"
-    assert totals["Tokens sent"].detail == ""
-    assert totals["Tool calls"].detail == ""
-    assert run_page.totals(run_of(call(None, 0.25)))["Cost"] == ("$0.2500", "")
-    assert [*run_page.totals(run_of())] == ["Ended", "Seconds"]
+@pytest.mark.parametrize(
+    ("lines", "totals"),
+    [
+        pytest.param(
+            [
+                packing(tokens=100),
+                packing(),
+                call(USAGE, 0.5),
+                call(USAGE),
+                call(),
+                ToolCallLine(tool="find", failure="TimeoutError"),
+                ToolCallLine(tool="find"),
+                RunEnd(status="error", seconds=1.256),
+            ],
+            {
+                "Ended": ("error", ""),
+                "Seconds": ("1.26", ""),
+                "Packed": ("300", ""),
+                "Model calls": ("3", ""),
+                "Tokens sent": ("2,000", "25% from the cache"),
+                "Tokens received": ("100", ""),
+                "Cost": ("$0.5000", "at least"),
+                "Tool calls": ("2", "1 failed"),
+            },
+            id="a cost without some prices is a part of it",
+        ),
+        pytest.param(
+            [packing(unlisted=3), call(), ToolCallLine(tool="find")],
+            {
+                **NO_END,
+                "Packed": ("300", ""),
+                **NO_TOKENS,
+                "Cost": ("unknown", ""),
+                "Tool calls": ("1", ""),
+            },
+            id="a cost without prices is unknown",
+        ),
+        pytest.param(
+            [call(None, 0.25)],
+            {**NO_END, **NO_TOKENS, "Cost": ("$0.2500", "")},
+            id="a cost with all prices is whole",
+        ),
+        pytest.param([], NO_END, id="steps that were not made have no totals"),
+    ],
+)
+def test_a_run_has_the_totals_of_its_steps(
+    lines: list[Line], totals: dict[str, tuple[str, str]]
+) -> None:
+    of_run = run_page.totals(run_of(*lines))
+    assert {name: tuple(total) for name, total in of_run.items()} == totals
 
 
 def test_the_parts_of_a_budget_fill_its_bar() -> None:
