@@ -80,6 +80,7 @@ def test_names_and_problems_of_servers_and_tools_are_inert(tmp_path: Path) -> No
     config = configuration(tmp_path, **{HOSTILE: ["./no-such-program"], f"s{HOSTILE}": odd})
     output = run("gateway", "doctor", "-c", config, code=1).stdout
     assert "left out: " in output
+    assert "does not start" in output
     printed = run("gateway", "doctor", "-c", config, "--json", code=1).stdout
     for text in (output, printed):
         assert not set(text) & set("\x1b\x07\x9b\u202e\u2066")

@@ -110,6 +110,7 @@ def test_people_get_text_on_stdout_and_a_table_on_stderr(cache: Path, tree: Path
     assert result.stdout == f"{document['packed']}\n"
     for text in ("src/cookies.py", "passages", "tokens", "files searched", "1 secret"):
         assert text in result.stderr
+    assert "Left out" not in run(cache, "cookie", tree / "src").stderr
 
 
 def test_the_format_options_are_those_of_the_library(cache: Path, tree: Path) -> None:
