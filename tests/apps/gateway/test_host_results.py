@@ -256,6 +256,18 @@ async def test_results_are_listed_newest_first_in_pages() -> None:
     assert ids[-len(shown) - 1] in await at.answer(CONTEXT, {"cursor": str(len(shown))})
 
 
+async def test_a_session_cannot_read_the_results_of_another() -> None:
+    store = InMemoryContextPointerStore()
+    one, two = results_of(store), results_of(store)
+    pointer_id = id_in(await kept(one))
+    with pytest.raises(ToolFailedError, match="no stored result of this session"):
+        await two.answer(CONTEXT, {"id": pointer_id})
+    assert "0 results are stored" in await two.answer(CONTEXT, {})
+    assert "No stored result" in await two.answer(CONTEXT, {"words": "item"})
+    await two.close()
+    assert "item 7" in await one.answer(CONTEXT, {"id": pointer_id, "path": "/7"})
+
+
 async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
     secret = "sk-proj-" + "a1B2" * 12
     at = results_of(FileContextPointerStore(tmp_path, redact_results=True))
