@@ -1,22 +1,11 @@
-"""An agent of five dependent steps: its tools, and a model that knows only its prompts.
+"""An agent of five dependent steps: its tools, and a model that knows only its prompts."""
 
-    python -m tests.agents.five_steps FOLDER
-
-runs the plan until the fourth step, where the process is killed, as it would be by the system.
-"""
-
-import asyncio
 import json
-import os
 import re
-import signal
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from llm_common.agents import AgenticExecutor, RunLimits, ToolContextManager, ToolRegistry
-from llm_common.core import LLMMessage, LLMResponse
+from llm_common.agents import ToolRegistry
 
 QUESTION = "What does the open order of Ann Lee cost, and has it been shipped?"
 STEPS = [
@@ -121,30 +110,3 @@ def message(prompt: str, *, native: bool) -> dict[str, Any]:
         for n, c in enumerate(calls)
     ]
     return {"role": "assistant", "content": None, "tool_calls": made}
-
-
-class StepClient:
-    """The model without a network."""
-
-    provider = "local"
-
-    async def chat_completion(
-        self, *, messages: Sequence[LLMMessage], **options: Any
-    ) -> LLMResponse:
-        text = message("\n".join(str(one.content) for one in messages), native=False)["content"]
-        return LLMResponse(
-            id="r", model="steps", content=text, finish_reason="stop", provider="local"
-        )
-
-
-def die(tool: str) -> None:
-    """Ends the process at the fourth step, without any clean-up."""
-    if tool == "price":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    manager = ToolContextManager(Path(sys.argv[1]))
-    limits = RunLimits(max_rounds=1)
-    executor = AgenticExecutor(StepClient(), registry(die), manager, limits=limits)
-    asyncio.run(executor.run(QUESTION, plan=STEPS, session="ann"))

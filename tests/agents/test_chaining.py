@@ -1,11 +1,7 @@
 """Runs whose tasks build on each other: what choosing sees, rounds, limits, resuming."""
 
 import asyncio
-import json
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,8 +15,6 @@ from llm_common.agents import (
     ContextPointer,
     FileContextPointerStore,
     RunLimits,
-    StreamEvent,
-    ToolCall,
     ToolContextManager,
     ToolRegistry,
     ToolResult,
@@ -30,8 +24,16 @@ from llm_common.core import LLMResponse, LLMUsage, OpenAICompatibleClient
 from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError
 from llm_common.testing import ScriptedClient
-from tests.agents.five_steps import ANSWER, QUESTION, STEPS, StepClient, message, registry
+from tests.agents import runs
+from tests.agents.five_steps import ANSWER, QUESTION, STEPS, message, registry
+from tests.agents.runs import Chosen, asking, call, events_of, prompt_of, proposed
 from tests.core.loopback import Wire, loopback, ok, response
+
+
+def executor_of(
+    folder: Path, *replies: str | LLMResponse, **options: Any
+) -> tuple[AgenticExecutor, ScriptedClient]:
+    return asking(folder, *replies, **({"registry": registry()} | options))
 
 
 def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
@@ -47,29 +49,6 @@ def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
             await wire.send(response(200, ok(choices=[choice])))
 
     return script
-
-
-def calls(*proposed: tuple[str, dict[str, Any]], again: bool = False) -> str:
-    return json.dumps(
-        {"calls": [{"tool": tool, "args": args} for tool, args in proposed], "again": again}
-    )
-
-
-def executor_of(
-    folder: Path, *replies: str, **options: Any
-) -> tuple[AgenticExecutor, ScriptedClient]:
-    client = ScriptedClient(replies)
-    tools = options.pop("tools", None) or registry()
-    return AgenticExecutor(client, tools, ToolContextManager(folder), **options), client
-
-
-def prompt_of(client: ScriptedClient, number: int) -> str:
-    return "\n".join(str(message.content) for message in client.calls[number].messages)
-
-
-async def events_of(executor: AgenticExecutor, plan: list[str]) -> list[StreamEvent]:
-    async with aclosing(executor.run_stream(plan, "q1")) as stream:
-        return [event async for event in stream]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +68,7 @@ async def test_five_dependent_steps_end_in_the_right_answer(
             ToolContextManager(tmp_path),
             limits=RunLimits(max_rounds=6),
         )
-        async with aclosing(executor.answer_stream(QUESTION, plan=plan)) as stream:
-            events: list[StreamEvent] = [event async for event in stream]
+        events = await events_of(executor.answer_stream(QUESTION, plan=plan))
     answered = events[-1].data
     assert (answered.status, answered.text) == ("ok", ANSWER)
     assert made == ["find_account", "list_orders", "order_items", "price", "shipment"]
@@ -101,31 +79,14 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     assert sum(event.type == "tool_result" for event in events) == 4
 
 
-async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.agents.five_steps", str(tmp_path)]
-    killed = await asyncio.to_thread(subprocess.run, command, check=False, timeout=60)
-    assert killed.returncode == -signal.SIGKILL
-    made: list[str] = []
-    executor = AgenticExecutor(
-        StepClient(),
-        registry(made.append),
-        ToolContextManager(tmp_path),
-        limits=RunLimits(max_rounds=1),
-    )
-    answered = await executor.run(QUESTION, plan=STEPS, session="ann", resume=True)
-    assert (answered.status, answered.text) == ("ok", ANSWER)
-    assert made == ["price", "shipment"]
-
-
 async def test_a_resumed_call_yields_its_stored_output(tmp_path: Path) -> None:
-    reply = calls(("order_items", {"order_id": "O-1931"}))
+    reply = proposed(("order_items", {"order_id": "O-1931"}))
     first, _ = executor_of(tmp_path, reply)
     await first.execute_plan(["Get the items"], "q1", session="ann")
     made: list[str] = []
-    second, _ = executor_of(tmp_path, reply, reply, tools=registry(made.append))
+    second, _ = executor_of(tmp_path, reply, reply, registry=registry(made.append))
     resumed = second.run_stream(["Get the items"], "q1", session="ann", resume=True)
-    async with aclosing(resumed) as stream:
-        [result] = [event.data async for event in stream if event.type == "tool_result"]
+    [result] = [event.data for event in await events_of(resumed) if event.type == "tool_result"]
     assert made == []
     assert result["output"] == {"order_id": "O-1931", "sku": "S-5", "quantity": 3}
     assert result["resumed"]
@@ -133,17 +94,12 @@ async def test_a_resumed_call_yields_its_stored_output(tmp_path: Path) -> None:
     assert made == ["order_items"], "a run that is not resumed makes its calls again"
 
 
-async def test_a_later_task_sees_earlier_outputs(tmp_path: Path) -> None:
-    executor, client = executor_of(tmp_path, calls(("find_account", {"name": "Ann Lee"})), calls())
-    await executor.execute_plan(["Find the account", "List its orders"], "q1")
-    assert "stored_outputs" not in prompt_of(client, 0)
-    assert '"result":{"account_id":"A-17","name":"Ann Lee"}' in prompt_of(client, 1)
-    assert "find_account name=" in prompt_of(client, 1)
-
-
 async def test_large_outputs_are_seen_in_the_parts_that_fit_the_task(tmp_path: Path) -> None:
     executor, client = executor_of(
-        tmp_path, calls(("list_orders", {"account_id": "A-17"})), calls(), read_back="read_more"
+        tmp_path,
+        proposed(("list_orders", {"account_id": "A-17"})),
+        proposed(),
+        read_back="read_more",
     )
     await executor.execute_plan(["List the orders", "Get the items of the open order"], "q1")
     prompt = prompt_of(client, 1)
@@ -153,47 +109,9 @@ async def test_large_outputs_are_seen_in_the_parts_that_fit_the_task(tmp_path: P
     assert len(prompt) < 12_000
 
 
-async def test_the_next_choice_sees_earlier_failures(tmp_path: Path) -> None:
-    plan = ["Look both up", "Go on"]
-    both = calls(("shipment", {"order_id": "O-1"}), ("price", {"sku": "S-5"}))
-    executor, client = executor_of(tmp_path, both, calls())
-    await executor.execute_plan(plan, "q1")
-    assert "shipment raised ConnectionError: the carrier does not answer" in prompt_of(client, 1)
-
-
-async def test_outputs_that_choosing_sees_stay_within_their_tokens(tmp_path: Path) -> None:
-    def prompts(outputs_tokens: int) -> list[str]:
-        executor, client = executor_of(
-            tmp_path / str(outputs_tokens),
-            calls(),
-            limits=RunLimits(max_outputs_tokens=outputs_tokens),
-        )
-        manager = executor.context_manager
-
-        async def run() -> None:
-            for number in range(60):
-                await manager.save_context(
-                    "price", {"sku": f"S-{number}"}, {"price_usd": number, "note": "x" * 200}
-                )
-            await executor.execute_plan(["What is the price of S-7?"], "q1")
-
-        asyncio.run(run())
-        return [
-            pointer.pointer_id
-            for pointer in manager.get_all_pointers()
-            if pointer.pointer_id in prompt_of(client, 0)
-        ]
-
-    none, few, more = await asyncio.to_thread(
-        lambda: [prompts(tokens) for tokens in (0, 500, 2_000)]
-    )
-    assert none == []
-    assert 0 < len(few) < len(more) < 60
-
-
 async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> None:
-    account = calls(("find_account", {"name": "Ann Lee"}), again=True)
-    orders = calls(("list_orders", {"account_id": "A-17"}))
+    account = proposed(("find_account", {"name": "Ann Lee"}), again=True)
+    orders = proposed(("list_orders", {"account_id": "A-17"}))
     executor, client = executor_of(tmp_path, account, orders)
     result = await executor.execute_task("List the orders of Ann Lee", "q1")
     assert [entry["tool"] for entry in result.result] == ["find_account", "list_orders"]
@@ -204,8 +122,8 @@ async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> 
 
 async def test_a_call_is_made_once_in_a_task_however_often_it_is_chosen(tmp_path: Path) -> None:
     made: list[str] = []
-    again = calls(("price", {"sku": "S-5"}), again=True)
-    executor, client = executor_of(tmp_path, again, again, tools=registry(made.append))
+    again = proposed(("price", {"sku": "S-5"}), again=True)
+    executor, client = executor_of(tmp_path, again, again, registry=registry(made.append))
     result = await executor.execute_task("Look it up", "q1")
     assert made == ["price"]
     assert len(result.result) == 1
@@ -213,7 +131,7 @@ async def test_a_call_is_made_once_in_a_task_however_often_it_is_chosen(tmp_path
 
 
 async def test_the_last_round_does_not_offer_another(tmp_path: Path) -> None:
-    replies = [calls(("price", {"sku": f"S-{n}"}), again=True) for n in range(2)]
+    replies = [proposed(("price", {"sku": f"S-{n}"}), again=True) for n in range(2)]
     executor, client = executor_of(tmp_path, *replies, limits=RunLimits(max_rounds=2))
     result = await executor.execute_task("Look them up", "q1")
     assert len(result.result) == 2
@@ -222,7 +140,7 @@ async def test_the_last_round_does_not_offer_another(tmp_path: Path) -> None:
 
 async def test_a_failed_round_keeps_earlier_outputs(tmp_path: Path) -> None:
     executor, _ = executor_of(
-        tmp_path, calls(("price", {"sku": "S-5"}), again=True), "no JSON at all"
+        tmp_path, proposed(("price", {"sku": "S-5"}), again=True), "no JSON at all"
     )
     result = await executor.execute_task("Look it up", "q1")
     assert result.success
@@ -230,49 +148,16 @@ async def test_a_failed_round_keeps_earlier_outputs(tmp_path: Path) -> None:
     assert "no tools could be chosen for task 1 (status invalid)" in (result.error or "")
 
 
-async def test_an_overridden_choice_of_calls_runs_once_a_task(tmp_path: Path) -> None:
-    class Plain(AgenticExecutor):
-        async def _resolve_tools(self, task: Any, *, query: str | None = None) -> Any:
-            asked.append(task.id)
-            return [{"tool": "price", "args": {"sku": "S-5"}}]
-
-    asked: list[int] = []
-    executor = Plain(ScriptedClient([]), registry(), ToolContextManager(tmp_path))
-    await executor.execute_plan(["one", "two"], "q1")
-    assert asked == [1, 2]
-
-
-LIMITS = {
-    "calls": (RunLimits(max_calls=2), "max_calls", 2),
-    "tokens": (RunLimits(max_tokens=1), "max_tokens", 1),
-    "dollars": (RunLimits(max_cost_usd=0.001), "max_cost_usd", 1),
-}
-
-
 def priced_reply(number: int) -> LLMResponse:
     return LLMResponse(
         id="r",
         model="priced",
-        content=calls(("price", {"sku": f"S-{number}"}), again=True),
+        content=proposed(("price", {"sku": f"S-{number}"}), again=True),
         finish_reason="stop",
         provider="local",
         usage=LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11),
         cost_usd=0.01,
     )
-
-
-@pytest.mark.parametrize("name", LIMITS)
-async def test_a_limit_ends_the_run_with_an_event(tmp_path: Path, name: str) -> None:
-    limits, said, most = LIMITS[name]
-    made: list[str] = []
-    priced = ScriptedClient([priced_reply(number) for number in range(9)])
-    executor = AgenticExecutor(
-        priced, registry(made.append), ToolContextManager(tmp_path), limits=limits
-    )
-    results = await executor.execute_plan(["one", "two", "three"], "q1")
-    assert len(made) == most
-    assert said in (results[-1].error or "")
-    assert results[0].success
 
 
 @pytest.mark.parametrize(
@@ -296,9 +181,8 @@ async def test_a_limit_ends_the_run_with_an_event(tmp_path: Path, name: str) -> 
 async def test_the_call_that_reaches_a_limit_is_the_last_one(
     tmp_path: Path, limits: RunLimits, calls_made: int, text: str
 ) -> None:
-    client = ScriptedClient([priced_reply(number) for number in range(9)])
-    limits = replace(limits, max_rounds=1)
-    executor = AgenticExecutor(client, registry(), ToolContextManager(tmp_path), limits=limits)
+    replies = [priced_reply(number) for number in range(9)]
+    executor, client = executor_of(tmp_path, *replies, limits=replace(limits, max_rounds=1))
     results = await executor.execute_plan(["one", "two", "three", "four", "five"], "q1")
     assert len(client.calls) == calls_made
     assert [result.success for result in results] == [True] * calls_made + [False]
@@ -306,33 +190,12 @@ async def test_the_call_that_reaches_a_limit_is_the_last_one(
     assert (results[-1].task_id, results[-1].sub_task_id) == (calls_made + 1, 0)
 
 
-class FixedSelector:
-    """Chooses the same calls each time, and keeps the contexts that it was shown."""
-
-    def __init__(self, *calls: ToolCall, attempts: tuple[Attempt, ...] = ()) -> None:
-        self.contexts: list[dict[str, Any] | None] = []
-        self._calls = calls
-        self._attempts = attempts
-
-    async def select_detailed(
-        self, *, context: dict[str, Any] | None = None, **_: Any
-    ) -> ToolSelection:
-        self.contexts.append(context)
-        return ToolSelection(calls=self._calls, status="ok", used="model", attempts=self._attempts)
-
-
 async def test_a_failed_attempt_without_usage_does_not_end_the_run(tmp_path: Path) -> None:
     usage = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)
     failed = Attempt("m", 5, cost_usd=0.0, error="timeout")
     answered = Attempt("m", 5, usage=usage, cost_usd=0.0)
-    selector = FixedSelector(attempts=(failed, answered))
-    executor = AgenticExecutor(
-        None,
-        registry(),
-        ToolContextManager(tmp_path),
-        selector=selector,
-        limits=RunLimits(max_tokens=30),
-    )
+    selector = Chosen(attempts=(failed, answered))
+    executor = runs.executor_of(tmp_path, selector=selector, limits=RunLimits(max_tokens=30))
     results = await executor.execute_plan(["one", "two", "three", "four"], "q1")
     assert [result.success for result in results] == [True, True, True, False]
     assert results[-1].error == (
@@ -340,70 +203,52 @@ async def test_a_failed_attempt_without_usage_does_not_end_the_run(tmp_path: Pat
     )
 
 
-async def test_without_outputs_and_failures_there_is_no_context(tmp_path: Path) -> None:
-    selector = FixedSelector()
-    executor = AgenticExecutor(None, registry(), ToolContextManager(tmp_path), selector=selector)
-    await executor.execute_plan(["one", "two"], "q1")
-    assert selector.contexts == [None, None]
-
-
 async def test_the_next_choice_sees_the_ten_newest_failures(tmp_path: Path) -> None:
     async def check(number: int) -> str:
         """Checks a number."""
         raise ConnectionError(f"no line to service {number:02}")
 
-    calls = [ToolCall(tool="check", args={"number": number}) for number in range(12)]
-    calls.append(ToolCall(tool="price", args={"sku": "S-5"}))
+    calls = [call("check", number=number) for number in range(12)]
     tools = registry()
     tools.tool(check)
-    selector = FixedSelector(*calls)
-    executor = AgenticExecutor(None, tools, ToolContextManager(tmp_path), selector=selector)
+    selector = Chosen([*calls, call("price", sku="S-5")])
+    executor = runs.executor_of(tmp_path, registry=tools, selector=selector)
     await executor.execute_plan(["one", "two"], "q1")
-    [first, second] = selector.contexts
+    [first, second] = [asked["context"] for asked in selector.asked]
     assert first is None
-    assert second is not None
     assert second["failed"] == [
         f"check raised ConnectionError: no line to service {number:02}" for number in range(2, 12)
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "limits"), [("tokens", RunLimits(max_tokens=9)), ("cost", RunLimits(max_cost_usd=9))]
-)
-async def test_a_limit_that_cannot_be_held_ends_the_run(
-    tmp_path: Path, name: str, limits: RunLimits
-) -> None:
-    # usage is not reported
-    executor, _ = executor_of(tmp_path, *[calls(("price", {"sku": "S-1"}))] * 2, limits=limits)
-    results = await executor.execute_plan(["one", "two"], "q1")
-    assert [result.success for result in results] == [True, False]
-    assert f"max_{name}" in (results[1].error or "")
+BELOW_ZERO = LLMUsage(prompt_tokens=-1_000, completion_tokens=-1_000, total_tokens=-2_000)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "cost_usd", "limits"),
+    ("reported", "limit"),
     [
-        (-1_000, 0.01, RunLimits(max_tokens=50)),
-        (10, -1.0, RunLimits(max_cost_usd=9)),
-        (10, math.nan, RunLimits(max_cost_usd=9)),
+        ({"usage": None}, "max_tokens"),
+        ({"usage": BELOW_ZERO}, "max_tokens"),
+        ({"cost_usd": None}, "max_cost_usd"),
+        ({"cost_usd": -1.0}, "max_cost_usd"),
+        ({"cost_usd": math.nan}, "max_cost_usd"),
     ],
 )
-async def test_a_usage_below_zero_counts_as_not_reported(
-    tmp_path: Path, tokens: int, cost_usd: float, limits: RunLimits
+async def test_a_limit_that_cannot_be_held_ends_the_run(
+    tmp_path: Path, reported: dict[str, Any], limit: str
 ) -> None:
-    usage = LLMUsage(prompt_tokens=tokens, completion_tokens=tokens, total_tokens=2 * tokens)
-    reply = priced_reply(1).model_copy(update={"usage": usage, "cost_usd": cost_usd})
-    client = ScriptedClient([], default=reply)
-    executor = AgenticExecutor(client, registry(), ToolContextManager(tmp_path), limits=limits)
+    replies = [priced_reply(number).model_copy(update=reported) for number in range(2)]
+    executor, client = executor_of(tmp_path, *replies, limits=RunLimits(**{limit: 90}))
     results = await executor.execute_plan(["one", "two"], "q1")
     assert [result.success for result in results] == [True, False]
+    assert limit in (results[1].error or "")
     assert len(client.calls) == 1
 
 
 async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
-    reply = calls(*(("price", {"sku": f"S-{n}"}) for n in range(5)))
+    reply = proposed(*(("price", {"sku": f"S-{n}"}) for n in range(5)))
     executor, _ = executor_of(tmp_path, reply, limits=RunLimits(max_calls=3))
-    events = await events_of(executor, ["Look them up"])
+    events = await events_of(executor.run_stream(["Look them up"], "q1"))
     assert sum(event.type == "tool_result" for event in events) == 3
     [told] = [event.data for event in events if event.type == "error"]
     assert told["limit"]
@@ -413,7 +258,7 @@ async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
 async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_path: Path) -> None:
     made: list[str] = []
     skus = ["S-1", "S-2", "S-3", "S-4", "S-5"]
-    replies = [calls(("price", {"sku": sku})) for sku in skus]
+    replies = [proposed(("price", {"sku": sku})) for sku in skus]
     for resume, successes in (
         (False, [True, True, False]),
         (True, [True] * 4 + [False]),
@@ -422,38 +267,12 @@ async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_pa
         executor, _ = executor_of(
             tmp_path,
             *replies,
-            tools=registry(made.append),
+            registry=registry(made.append),
             limits=RunLimits(max_calls=2, max_rounds=1),
         )
         results = await executor.execute_plan(skus, "q1", session="ann", resume=resume)
         assert [result.success for result in results] == successes
     assert len(made) == 5
-
-
-async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -> None:
-    made: list[str] = []
-
-    async def ask(name: str) -> ToolResult:
-        """Returns a failure."""
-        made.append(name)
-        return ToolResult(success=name != "a", error="it is busy")
-
-    replies = [calls(("ask", {"name": "a"}), ("ask", {"name": "b"})), calls(("ask", {"name": "c"}))]
-    for resume in (False, True):
-        executor, _ = executor_of(
-            tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=2)
-        )
-        await executor.execute_plan(["one", "two"], "q1", session="ann", resume=resume)
-    assert made == ["a", "b", "a", "c"]
-    replies[0] = calls(("ask", {"name": "a"}), ("ask", {"name": "d"}))
-    executor, _ = executor_of(
-        tmp_path, *replies, tools=ToolRegistry([ask]), limits=RunLimits(max_calls=1)
-    )
-    results = await executor.execute_plan(["one"], "q1", session="ann", resume=True)
-    assert made[4:] == ["d"]
-    assert "tool 'ask' was not called again: the run has made the 1 tool calls" in (
-        results[0].error or ""
-    )
 
 
 async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(tmp_path: Path) -> None:
@@ -466,7 +285,7 @@ async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(tmp_path
 
     for resume in (False, True):
         executor, _ = executor_of(
-            tmp_path, calls(("charge", {"order": 7})), tools=ToolRegistry([charge])
+            tmp_path, proposed(("charge", {"order": 7})), registry=ToolRegistry([charge])
         )
         [result] = await executor.execute_plan(["pay"], "q1", session="ann", resume=resume)
         assert result.success
@@ -487,8 +306,8 @@ async def test_no_call_begins_after_the_runs_time(
 
     executor, _ = executor_of(
         tmp_path,
-        calls(("act", {"number": 1}), ("act", {"number": 2})),
-        tools=ToolRegistry([act]),
+        proposed(("act", {"number": 1}), ("act", {"number": 2})),
+        registry=ToolRegistry([act]),
         limits=RunLimits(timeout_s=60.0, max_parallel=1),
     )
     told = []
@@ -519,8 +338,8 @@ async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(
 
     executor, _ = executor_of(
         tmp_path,
-        calls(("slow", {})),
-        tools=ToolRegistry([slow]),
+        proposed(("slow", {})),
+        registry=ToolRegistry([slow]),
         limits=RunLimits(timeout_s=60.0, max_calls=1),
     )
     told = []
@@ -534,58 +353,41 @@ async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(
     assert made == []
 
 
-async def test_a_run_out_of_time_ends_its_tools_and_says_so(tmp_path: Path) -> None:
-    ended = asyncio.Event()
-
-    async def slow() -> None:
-        """Takes long."""
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ended.set()
-
-    executor, _ = executor_of(
-        tmp_path, calls(("slow", {})), tools=ToolRegistry([slow]), limits=RunLimits(timeout_s=2.0)
-    )
-    results = await executor.execute_plan(["Wait", "Go on"], "q1")
-    assert ended.is_set()
-    assert "tool 'slow' was ended: the 2.0 seconds that timeout_s allows are over" in (
-        results[0].error or ""
-    )
-
-
 async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) -> None:
-    class Slow(StepClient):
-        async def chat_completion(self, **options: Any) -> Any:
-            await asyncio.sleep(60)
-
+    client = ScriptedClient([], default=lambda _: asyncio.sleep(60, "late"))
     executor = AgenticExecutor(
-        Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=1.0)
+        client, registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=1.0)
     )
-    [told] = [
-        event.data for event in await events_of(executor, ["one", "two"]) if event.type == "error"
-    ]
+    events = await events_of(executor.run_stream(["one", "two"], "q1"))
+    [told] = [event.data for event in events if event.type == "error"]
     assert told["limit"]
     assert "timeout_s" in told["error"]
-    [result] = await executor.execute_plan(["one", "two"], "q1")
-    assert not result.success
-    assert "timeout_s" in (result.error or "")
 
 
-def test_a_limit_of_zero_is_refused() -> None:
-    for name in ("max_calls", "max_tokens", "max_cost_usd", "timeout_s"):
-        with pytest.raises(ValueError, match=f"{name} is 0; pass a number above 0"):
-            RunLimits(**{name: 0})
-    for wrong in (2.5, "2", True):
-        with pytest.raises(TypeError, match="pass a whole number, or None for no limit"):
-            RunLimits(max_calls=wrong)  # type: ignore[arg-type]
-    for name in ("max_rounds", "max_parallel"):
-        with pytest.raises(ValueError, match=f"{name} is 0; pass a number above 0$"):
-            RunLimits(**{name: 0})
-        with pytest.raises(TypeError, match=f"{name} is a NoneType; pass a whole number$"):
-            RunLimits(**{name: None})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_outputs_tokens is -1"):
-        RunLimits(max_outputs_tokens=-1)
+@pytest.mark.parametrize(
+    ("limit", "error", "text"),
+    [
+        *(
+            ({name: 0}, ValueError, f"{name} is 0; pass a number above 0")
+            for name in ("max_calls", "max_tokens", "max_cost_usd", "timeout_s")
+        ),
+        *(
+            ({"max_calls": wrong}, TypeError, "pass a whole number, or None for no limit")
+            for wrong in (2.5, "2", True)
+        ),
+        ({"max_rounds": 0}, ValueError, "max_rounds is 0; pass a number above 0$"),
+        ({"max_parallel": 0}, ValueError, "max_parallel is 0; pass a number above 0$"),
+        ({"max_rounds": None}, TypeError, "max_rounds is a NoneType; pass a whole number$"),
+        ({"max_parallel": None}, TypeError, "max_parallel is a NoneType; pass a whole number$"),
+        ({"max_outputs_tokens": -1}, ValueError, "max_outputs_tokens is -1"),
+    ],
+    ids=str,
+)
+def test_a_limit_that_is_none_is_refused(
+    limit: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        RunLimits(**limit)
 
 
 async def test_calls_that_are_repeated_count_towards_max_calls(tmp_path: Path) -> None:
@@ -596,33 +398,15 @@ async def test_calls_that_are_repeated_count_towards_max_calls(tmp_path: Path) -
         made.append(number)
         return ToolResult(success=False, error="it is busy")
 
-    reply = calls(*(("ask", {"number": number}) for number in range(3)))
+    reply = proposed(*(("ask", {"number": number}) for number in range(3)))
     for resume, limits in ((False, RunLimits()), (True, RunLimits(max_calls=2, max_parallel=1))):
-        executor, _ = executor_of(tmp_path, reply, tools=ToolRegistry([ask]), limits=limits)
+        executor, _ = executor_of(tmp_path, reply, registry=ToolRegistry([ask]), limits=limits)
         [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=resume)
     assert made == [0, 1, 2, 0, 1]
     assert [entry.get("limit", False) for entry in result.result] == [False, False, True]
     assert result.result[2]["error"] == (
         "tool 'ask' was not called again: the run has made the 2 tool calls that max_calls allows"
     )
-
-
-class RoundSelector:
-    """Chooses one call in each round, and keeps the outputs that it was shown."""
-
-    def __init__(self, *rounds: ToolCall | None) -> None:
-        self.outputs: list[list[dict[str, Any]]] = []
-        self._rounds = iter(rounds)
-
-    async def select_detailed(
-        self, *, context: dict[str, Any] | None = None, **_: Any
-    ) -> ToolSelection:
-        assert context is not None
-        self.outputs.append(context["stored_outputs"])
-        call = next(self._rounds)
-        if call is None:
-            return ToolSelection(status="empty", used="model")
-        return ToolSelection(calls=(call,), status="ok", used="model", again=True)
 
 
 @pytest.mark.parametrize(
@@ -632,38 +416,31 @@ async def test_a_choice_sees_what_its_task_read_newest_first(
     tmp_path: Path, max_outputs_tokens: int, parts: list[str]
 ) -> None:
     manager = ToolContextManager(tmp_path)
-    values = {"long": "snow and ice " * 100, "short": "rain"}
+    values = {"short": "rain", "long": "snow and ice " * 100}
     pointer = await manager.save_context("report", {}, values)
 
-    def read(key: str) -> ToolCall:
-        args = {"id": pointer.pointer_id, "path": f"/{key}"}
-        return ToolCall(tool="read_context", args=args)
-
-    selector = RoundSelector(read("short"), read("long"), None, None)
-    executor = AgenticExecutor(
-        None,
-        registry(),
-        manager,
-        selector=selector,
-        read_back=True,
-        limits=RunLimits(max_outputs_tokens=max_outputs_tokens),
+    short, long = (call("read_context", id=pointer.pointer_id, path=f"/{key}") for key in values)
+    selector = Chosen([short], [long], [], [], again=True)
+    limits = RunLimits(max_outputs_tokens=max_outputs_tokens)
+    executor = runs.executor_of(
+        tmp_path, manager=manager, selector=selector, read_back=True, limits=limits
     )
     await executor.execute_plan(["Look", "Look again"], "q1")
+    outputs_seen = [asked["context"]["stored_outputs"] for asked in selector.asked]
     readings = []
-    for outputs in selector.outputs:
+    for outputs in outputs_seen:
         readings.append([entry["read_back"] for entry in outputs if "read_back" in entry])
     assert readings == [[], ["rain"], [values[part] for part in parts], []]
-    assert selector.outputs[1][0] == {"pointer_id": pointer.pointer_id, "read_back": "rain"}
+    assert outputs_seen[1][0] == {"pointer_id": pointer.pointer_id, "read_back": "rain"}
 
 
 async def context_with(manager: ToolContextManager, *, max_outputs_tokens: int) -> dict[str, Any]:
     """Return the context that a choice of calls is shown."""
-    selector = FixedSelector()
+    selector = Chosen()
     limits = RunLimits(max_outputs_tokens=max_outputs_tokens)
-    executor = AgenticExecutor(None, registry(), manager, selector=selector, limits=limits)
+    executor = runs.executor_of(Path(), manager=manager, selector=selector, limits=limits)
     await executor.execute_plan(["What is the price of S-7?"], "q1")
-    [context] = selector.contexts
-    assert context is not None
+    context: dict[str, Any] = selector.asked[0]["context"] or {}
     return context
 
 
@@ -684,9 +461,13 @@ async def test_outputs_that_are_not_listed_are_counted(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     for number in range(12):
         await manager.save_context("price", {"sku": f"S-{number}"}, {"price_usd": number})
-    context = await context_with(manager, max_outputs_tokens=200)
-    assert 0 < len(context["stored_outputs"]) < 12
-    assert context["not_listed"] == 12 - len(context["stored_outputs"])
+    listed = []
+    for tokens in (100, 200):
+        context = await context_with(manager, max_outputs_tokens=tokens)
+        listed.append(len(context["stored_outputs"]))
+        assert context["not_listed"] == 12 - listed[-1]
+    assert 0 < listed[0] < listed[1] < 12
+    assert await context_with(manager, max_outputs_tokens=0) == {}
 
 
 @pytest.mark.parametrize("result_bytes", [None, 1_000_001])
@@ -723,7 +504,7 @@ async def test_the_newest_output_of_a_repeated_call_is_resumed(tmp_path: Path) -
         return len(made)
 
     for resume in (False, False, True):
-        executor, _ = executor_of(tmp_path, calls(("tick", {})), tools=ToolRegistry([tick]))
+        executor, _ = executor_of(tmp_path, proposed(("tick", {})), registry=ToolRegistry([tick]))
         [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=resume)
     assert len(made) == 2
     assert [(entry["output"], entry["resumed"]) for entry in result.result] == [(2, True)]
@@ -735,12 +516,13 @@ async def test_a_resumed_output_that_is_gone_is_requested_again(tmp_path: Path) 
             raise PointerNotFoundError("gone")
 
     made: list[str] = []
-    reply = calls(("price", {"sku": "S-5"}))
+    reply = proposed(("price", {"sku": "S-5"}))
     for store in (FileContextPointerStore(tmp_path), Forgetful(tmp_path)):
-        executor = AgenticExecutor(
-            ScriptedClient([reply]),
-            registry(made.append),
-            ToolContextManager(pointer_store=store),
+        executor, _ = executor_of(
+            tmp_path,
+            reply,
+            registry=registry(made.append),
+            manager=ToolContextManager(pointer_store=store),
             limits=RunLimits(max_rounds=1),
         )
         [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=True)
@@ -754,12 +536,7 @@ async def test_a_timeout_of_the_selector_itself_is_raised(tmp_path: Path) -> Non
         async def select_detailed(self, **_: Any) -> ToolSelection:
             raise TimeoutError("no answer in its own time")
 
-    executor = AgenticExecutor(
-        None,
-        registry(),
-        ToolContextManager(tmp_path),
-        selector=Impatient(),
-        limits=RunLimits(timeout_s=60),
-    )
+    limits = RunLimits(timeout_s=60)
+    executor = runs.executor_of(tmp_path, selector=Impatient(), limits=limits)
     with pytest.raises(TimeoutError, match="no answer in its own time"):
         await executor.execute_plan(["one"], "q1")

@@ -12,110 +12,24 @@ import pytest
 from llm_common.agents import (
     AgenticExecutor,
     ContextPointer,
-    ExecutionPlan,
-    PlannedTask,
     RunLimits,
     StreamEvent,
-    SubTask,
-    ToolCall,
     ToolContextManager,
     ToolRegistry,
-    ToolResult,
-    ToolSelection,
 )
 from llm_common.errors import LLMTimeoutError
 from llm_common.testing import ScriptedClient
+from tests.agents.runs import Chosen, call, events_of, executor_of, tools
 
 SECRET = "sk-canary-0123456789"
-
-
-class Chosen:
-    """A selector with scripted choices, one for each task, which records its tasks."""
-
-    def __init__(self, *choices: list[ToolCall]) -> None:
-        self._choices = list(choices)
-        self.asked: list[tuple[int, str | None]] = []
-
-    async def select_detailed(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: Any,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-        rounds_left: int = 0,
-    ) -> ToolSelection:
-        self.asked.append((task.id, query))
-        calls = self._choices.pop(0)
-        return ToolSelection(calls=tuple(calls), status="ok" if calls else "empty", used="lexical")
-
-
-def call(tool: str, **args: Any) -> ToolCall:
-    return ToolCall(tool=tool, args=args)
-
-
-def plan(tasks: int = 1) -> ExecutionPlan:
-    return ExecutionPlan(
-        tasks=[
-            PlannedTask(
-                id=number,
-                description=f"Task {number}",
-                sub_tasks=[SubTask(id=1, description="look")],
-            )
-            for number in range(1, tasks + 1)
-        ]
-    )
-
-
-def tools() -> ToolRegistry:
-    registry = ToolRegistry()
-
-    @registry.tool
-    async def echo(text: str, delay_s: float = 0) -> dict[str, str]:
-        """Says it again."""
-        await asyncio.sleep(delay_s)
-        return {"said": text}
-
-    @registry.tool
-    def broken(text: str) -> str:
-        """Always fails."""
-        raise ValueError(f"cannot work with {text}")
-
-    @registry.tool
-    def refusing(text: str) -> ToolResult:
-        """Returns a failure."""
-        return ToolResult(success=False, error=f"refused {text}")
-
-    @registry.tool
-    def sourced() -> ToolResult:
-        """Has a source."""
-        return ToolResult(success=True, data=1, source_urls=["https://a.example/"])
-
-    return registry
-
-
-def executor_of(
-    tmp_path: Path, *choices: list[ToolCall], registry: Any = None, **options: Any
-) -> AgenticExecutor:
-    return AgenticExecutor(
-        None,
-        tools() if registry is None else registry,
-        options.pop("manager", None) or ToolContextManager(tmp_path),
-        selector=Chosen(*choices),
-        **options,
-    )
-
-
-async def events_of(executor: AgenticExecutor, tasks: int = 1) -> list[StreamEvent]:
-    async with aclosing(executor.run_stream(plan(tasks), "q1")) as stream:
-        return [event async for event in stream]
+TASKS = ["Task 1", "Task 2", "Task 3"]
 
 
 async def test_a_task_returns_its_results_in_call_order_and_saves_each(tmp_path: Path) -> None:
     executor = executor_of(
         tmp_path, [call("echo", text="slow", delay_s=0.02), call("echo", text="fast")]
     )
-    result = await executor.execute_task(plan().tasks[0], "q1")
+    result = await executor.execute_task("Task", "q1")
     assert (result.task_id, result.sub_task_id, result.success, result.error) == (1, 0, True, None)
     assert [entry["output"] for entry in result.result] == [{"said": "slow"}, {"said": "fast"}]
     assert result.result[1]["tool"] == "echo"
@@ -146,7 +60,7 @@ async def test_a_stream_yields_events_in_their_order(tmp_path: Path) -> None:
         registry=registry,
     )
     events: list[StreamEvent] = []
-    async with asyncio.timeout(60), aclosing(executor.run_stream(plan(3), "q1")) as stream:
+    async with asyncio.timeout(60), aclosing(executor.run_stream(TASKS, "q1")) as stream:
         async for event in stream:
             events.append(event)
             if event.type == "tool_result":
@@ -173,42 +87,31 @@ async def test_a_stream_yields_events_in_their_order(tmp_path: Path) -> None:
 async def test_a_plan_runs_its_tasks_in_order_and_asks_with_the_query(tmp_path: Path) -> None:
     selector = Chosen([call("echo", text="a")], [], [call("echo", text="b")])
     executor = AgenticExecutor(None, tools(), ToolContextManager(tmp_path), selector=selector)
-    results = await executor.execute_plan(plan(3), "q1", query="what is said")
-    assert [(result.task_id, result.success) for result in results] == [
-        (1, True),
-        (2, True),
-        (3, True),
-    ]
+    results = await executor.execute_plan(TASKS, "q1", query="what is said")
+    assert [result.success for result in results] == [True, True, True]
     assert results[1].result == "No tools called"
-    assert selector.asked == [(1, "what is said"), (2, "what is said"), (3, "what is said")]
+    asked = [(choice["task"].id, choice["query"]) for choice in selector.asked]
+    assert asked == [(1, "what is said"), (2, "what is said"), (3, "what is said")]
 
 
 async def test_a_failed_task_halts_the_plan(tmp_path: Path) -> None:
     executor = executor_of(
         tmp_path, [call("echo", text="a")], [call("broken", text="b")], [call("echo", text="c")]
     )
-    results = await executor.execute_plan(plan(3), "q1")
+    results = await executor.execute_plan(TASKS, "q1")
     assert [(result.task_id, result.success) for result in results] == [(1, True), (2, False)]
 
 
 async def test_a_failed_selection_is_an_error_and_not_no_tools_needed_s2_10(tmp_path: Path) -> None:
     client = ScriptedClient([], default=LLMTimeoutError("no answer", timeout_s=1))
     executor = AgenticExecutor(client, tools(), ToolContextManager(tmp_path))
-    result = await executor.execute_task(plan().tasks[0], "q1")
+    result = await executor.execute_task("Task", "q1")
     assert result.success is False
     assert result.result is None
     assert "timeout" in str(result.error)
-    events = await events_of(executor)
+    events = await events_of(executor.run_stream(TASKS[:1], "q1"))
     assert [event.type for event in events] == ["thinking", "error"]
     assert events[1].data == {"task": 1, "status": "timeout", "error": result.error}
-
-
-async def test_an_empty_selection_is_a_success_s2_10(tmp_path: Path) -> None:
-    executor = AgenticExecutor(
-        ScriptedClient(['{"calls": []}']), tools(), ToolContextManager(tmp_path)
-    )
-    result = await executor.execute_task(plan().tasks[0], "q1")
-    assert (result.success, result.result, result.error) == (True, "No tools called", None)
 
 
 class DictRegistry:
@@ -271,7 +174,7 @@ async def test_a_mocked_registry_and_context_work_as_callers_use_them_s2_15() ->
     )
     registry.get_tools_schema.return_value = "{}"
     registry.execute = AsyncMock(return_value={"price": 150})
-    result = await AgenticExecutor(client, registry, context).execute_task(plan().tasks[0], "q-1")
+    result = await AgenticExecutor(client, registry, context).execute_task("Task", "q-1")
     assert result.success is True
     assert result.result == [
         {"tool": "price", "args": {"ticker": "AAPL"}, "output": {"price": 150}, "saved": True}
@@ -313,37 +216,16 @@ async def test_a_tool_that_raises_type_error_runs_once_s2_15(tmp_path: Path) -> 
     assert registry.execute.call_count == 1
 
 
-async def test_a_task_whose_tools_all_failed_is_not_a_success_s2_15(tmp_path: Path) -> None:
-    executor = executor_of(
-        tmp_path, [call("broken", text="a"), call("refusing", text="b"), call("absent")]
-    )
-    result = await executor.execute_task(plan().tasks[0], "q1")
-    assert result.success is False
-    assert [entry["tool"] for entry in result.result if "error" in entry] == [
-        "broken",
-        "refusing",
-        "absent",
-    ]
-
-
-async def test_a_task_of_which_some_tools_failed_is_a_success_that_lists_them_s2_15(
-    tmp_path: Path,
+@pytest.mark.parametrize(("tool", "is_success"), [("absent", False), ("echo", True)])
+async def test_a_task_is_a_success_if_one_of_its_tools_was_and_lists_the_others_s2_15(
+    tmp_path: Path, tool: str, is_success: bool
 ) -> None:
-    executor = executor_of(
-        tmp_path, [call("broken", text="a"), call("echo", text="b"), call("refusing", text="c")]
-    )
-    result = await executor.execute_task(plan().tasks[0], "q1")
-    assert result.success is True
+    calls = [call("broken", text="a"), call(tool, text="b"), call("refusing", text="c")]
+    result = await executor_of(tmp_path, calls).execute_task("Task", "q1")
+    assert result.success is is_success
+    assert ["error" in entry for entry in result.result] == [True, not is_success, True]
     assert "broken raised ValueError" in str(result.error)
     assert "'refusing' returned a failure" in str(result.error)
-
-
-async def test_a_returned_failure_is_saved_like_any_output(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path)
-    [result] = await executor.execute_tool_calls([call("refusing", text="x")], 1, "q1")
-    pointer = executor.context_manager.get_all_pointers()[0]
-    assert result["pointer_id"] == pointer.pointer_id
-    assert result["output"].error == "refused x"
 
 
 @pytest.mark.parametrize("tool", ["broken", "refusing", "absent", "echo"])
@@ -351,23 +233,10 @@ async def test_errors_never_hold_arguments_or_outputs(tmp_path: Path, tool: str)
     executor = executor_of(
         tmp_path, [call(tool, text=SECRET, **({"delay_s": SECRET} if tool == "echo" else {}))]
     )
-    result = await executor.execute_task(plan().tasks[0], "q1")
+    result = await executor.execute_task("Task", "q1")
     assert result.success is False
     assert result.error
     assert SECRET not in result.error
-
-
-async def test_a_failed_call_is_an_error_event_with_its_call(tmp_path: Path) -> None:
-    events = await events_of(
-        executor_of(tmp_path, [call("broken", text="a"), call("echo", text="b")])
-    )
-    [error] = [event for event in events if event.type == "error"]
-    assert (error.data["tool"], error.data["args"], error.data["task"]) == (
-        "broken",
-        {"text": "a"},
-        1,
-    )
-    assert "ValueError" in error.data["error"]
 
 
 async def test_a_failed_save_is_reported_and_the_output_returned(tmp_path: Path) -> None:
@@ -375,23 +244,15 @@ async def test_a_failed_save_is_reported_and_the_output_returned(tmp_path: Path)
     executor = executor_of(
         tmp_path, [call("echo", text=SECRET)], manager=ToolContextManager(tmp_path / "file")
     )
-    events = await events_of(executor)
+    result = await executor.execute_task("Task", "q1")
+    assert result.success is True
+    assert "not saved (StoreError): The base of the store" in str(result.error)
+    events = await events_of(executor.run_stream(TASKS[:1], "q1"))
     assert [event.type for event in events] == ["thinking", "tool_call", "tool_result", "error"]
     assert events[2].data["output"] == {"said": SECRET}
     assert events[2].data["saved"] is False
-    assert "not saved" in events[3].data["error"]
-    assert SECRET not in events[3].data["error"]
-
-
-async def test_a_failed_save_leaves_the_task_a_success_with_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    executor = executor_of(
-        tmp_path, [call("echo", text="a")], manager=ToolContextManager(tmp_path / "file")
-    )
-    result = await executor.execute_task(plan().tasks[0], "q1")
-    assert result.success is True
-    assert "not saved (StoreError): The base of the store" in str(result.error)
-    assert "is not a directory" in str(result.error)
+    assert events[3].data["error"] == result.error
+    assert SECRET not in str(result.error)
 
 
 async def test_an_operating_system_error_of_a_save_shows_no_path(tmp_path: Path) -> None:
@@ -400,7 +261,7 @@ async def test_an_operating_system_error_of_a_save_shows_no_path(tmp_path: Path)
             raise OSError(28, "No space left on device", "/home/ann/private")
 
     executor = executor_of(tmp_path, [call("echo", text="a")], manager=FullDisk(tmp_path))
-    result = await executor.execute_task(plan().tasks[0], "q1")
+    result = await executor.execute_task("Task", "q1")
     error = "the output of tool 'echo' was not saved (OSError)"
     assert (result.success, result.error) == (True, error)
     [entry] = result.result
@@ -411,7 +272,7 @@ async def test_an_operating_system_error_of_a_save_shows_no_path(tmp_path: Path)
 @pytest.mark.usefixtures("blockbuster")
 async def test_a_run_never_blocks_the_event_loop(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, [call("sourced"), call("echo", text="x" * 100_000)])
-    assert (await executor.execute_task(plan().tasks[0], "q1")).success is True
+    assert (await executor.execute_task("Task", "q1")).success is True
 
 
 async def test_a_tool_that_changes_its_arguments_changes_nothing_else(tmp_path: Path) -> None:
@@ -477,7 +338,7 @@ async def test_cancelling_a_run_cancels_its_tools_and_waits_for_them(tmp_path: P
     executor = executor_of(
         tmp_path, [call("wait", number=1), call("wait", number=2)], registry=registry
     )
-    running = asyncio.create_task(executor.execute_plan(plan(), "q1"))
+    running = asyncio.create_task(executor.execute_plan(TASKS[:1], "q1"))
     await started(registry, 2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -495,7 +356,7 @@ async def test_closing_a_stream_cancels_its_tools_and_waits_for_them(tmp_path: P
             return "quick" if tool_name == "quick" else await registry.execute(tool_name, args)
 
     executor = executor_of(tmp_path, [call("quick"), call("wait")], registry=OneIsQuick())
-    stream = executor.run_stream(plan(), "q1")
+    stream = executor.run_stream(TASKS[:1], "q1")
     types = []
     async for event in stream:
         types.append(event.type)
@@ -507,29 +368,14 @@ async def test_closing_a_stream_cancels_its_tools_and_waits_for_them(tmp_path: P
     assert (registry.running, registry.cleaned) == (0, 1)
 
 
-@pytest.mark.usefixtures("no_orphans")
-async def test_a_timeout_around_a_run_ends_it(tmp_path: Path) -> None:
-    registry = Watched()
-    executor = executor_of(tmp_path, [call("wait")], registry=registry)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await executor.execute_task(plan().tasks[0], "q1")
-    assert registry.running == 0
+async def test_a_tool_that_cancels_itself_is_a_failed_tool_f_203(tmp_path: Path) -> None:
+    async def cancel() -> None:
+        """Cancels itself."""
+        raise asyncio.CancelledError
 
-
-async def test_a_tool_that_cancels_itself_is_a_failed_tool(tmp_path: Path) -> None:
-    class SelfCancelling(DictRegistry):
-        async def execute(self, tool_name: str, args: dict[str, Any]) -> str:
-            raise asyncio.CancelledError
-
-    [result] = await executor_of(tmp_path, registry=SelfCancelling()).execute_tool_calls(
-        [call("price")], 1, "q1"
-    )
+    executor = executor_of(tmp_path, registry=ToolRegistry([cancel]))
+    [result] = await executor.execute_tool_calls([call("cancel")], 1, "q1")
     assert "cancelled itself" in result["error"]
-
-
-async def test_no_calls_give_no_results(tmp_path: Path) -> None:
-    assert await executor_of(tmp_path).execute_tool_calls([], 1, "q1") == []
 
 
 def test_something_must_choose_the_tools(tmp_path: Path) -> None:

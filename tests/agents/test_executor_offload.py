@@ -1,67 +1,37 @@
 """`AgenticExecutor` with offloaded outputs, read-back and pointers as arguments."""
 
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from llm_common.agents import (
     AgenticExecutor,
-    ExecutionPlan,
-    FileContextPointerStore,
+    InMemoryContextPointerStore,
     Offloaded,
     OffloadPolicy,
-    PlannedTask,
-    StreamEvent,
-    SubTask,
     ToolCall,
     ToolContextManager,
     ToolRegistry,
-    ToolSelection,
 )
 from llm_common.core import DefaultCounter
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import ContextReading
+from tests.agents import runs
+from tests.agents.runs import call, events_of
 
 CANARY = "snowfall in Oslo"
 
 
-class Chosen:
-    """A selector with scripted calls."""
-
-    def __init__(self, *calls: ToolCall) -> None:
-        self._calls = calls
-
-    async def select_detailed(self, **_: Any) -> ToolSelection:
-        return ToolSelection(calls=self._calls, status="ok", used="lexical")
-
-
-def tools() -> ToolRegistry:
-    registry = ToolRegistry()
-
-    @registry.tool
-    def report(lines: int) -> list[str]:
-        """Gives a report."""
-        return [f"line {number}" for number in range(lines)] + [CANARY]
-
-    @registry.tool
-    def count(lines: list[str]) -> int:
-        """Counts lines."""
-        return len(lines)
-
-    return registry
+def report(lines: int) -> list[str]:
+    """Gives a report."""
+    return [f"line {number}" for number in range(lines)] + [CANARY]
 
 
 def executor_of(tmp_path: Path, *calls: ToolCall, **options: Any) -> AgenticExecutor:
-    manager = ToolContextManager(tmp_path)
-    return AgenticExecutor(
-        None, options.pop("registry", None) or tools(), manager, selector=Chosen(*calls), **options
-    )
-
-
-def call(tool: str, **args: Any) -> ToolCall:
-    return ToolCall(tool=tool, args=args)
+    options = {"registry": ToolRegistry([report])} | options
+    return runs.executor_of(tmp_path, calls, **options)
 
 
 async def run(executor: AgenticExecutor, *calls: ToolCall) -> list[dict[str, Any]]:
@@ -95,11 +65,7 @@ async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) ->
     executor = executor_of(
         tmp_path, call("report", lines=5_000), offload=OffloadPolicy(max_whole_tokens=100)
     )
-    task = PlannedTask(
-        id=1, description="Find snowfall", sub_tasks=[SubTask(id=1, description="look")]
-    )
-    async with aclosing(executor.run_stream(ExecutionPlan(tasks=[task]), "q1")) as stream:
-        events: list[StreamEvent] = [event async for event in stream]
+    events = await events_of(executor.run_stream(["Find snowfall"], "q1"))
     [result] = [event for event in events if event.type == "tool_result"]
     assert CANARY in result.data["output"].text
 
@@ -121,13 +87,11 @@ async def test_offloaded_outputs_are_read_back_and_not_saved_again_s4_08(
 
 
 async def test_a_run_queries_the_outputs_of_its_own_session_s4_08(tmp_path: Path) -> None:
-    registry = tools()
-
-    @registry.tool
     def list_orders(count: int) -> list[dict[str, int]]:
         """Lists orders."""
         return [{"order": number, "euros": number % 90} for number in range(count)]
 
+    registry = ToolRegistry([list_orders])
     executor, other = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
     [stored] = await run(executor, call("list_orders", count=3_000))
     sql = f"SELECT max(euros) FROM list_orders_{stored['pointer_id'][:6]}"
@@ -135,6 +99,7 @@ async def test_a_run_queries_the_outputs_of_its_own_session_s4_08(tmp_path: Path
     assert "\n89\n" in result["output"]
     [foreign] = await run(other, call("query_context", sql=sql))
     assert "no such table" in foreign["error"]
+    assert registry.names == ("list_orders",)
 
 
 @pytest.mark.parametrize(("read_back", "name"), [("look_up", "look_up"), (True, "read_context")])
@@ -148,26 +113,6 @@ async def test_previews_name_the_reader_and_the_unread_rest(
     assert f"have not read the rest: read it with {name} and the id {stored['pointer_id']}" in note
     [read] = await run(executor, call(name, id=stored["pointer_id"], path="/5000"))
     assert read["output"].text == CANARY
-
-
-async def test_a_miss_of_read_back_is_an_error_in_words_s4_08(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, read_back=True)
-    missing, wrong = await run(
-        executor,
-        call("read_context", id="0123456789ab"),
-        call("read_context", path="/"),
-    )
-    assert "no stored result of this session has this id" in missing["error"]
-    assert '"id" is a required property' in wrong["error"]
-
-
-async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_path: Path) -> None:
-    registry = tools()
-    first, second = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
-    [stored] = await run(first, call("report", lines=1))
-    [result] = await run(second, call("read_context", id=stored["pointer_id"]))
-    assert "no stored result" in result["error"]
-    assert registry.names == ("count", "report")
 
 
 async def test_a_large_output_of_a_resumed_run_is_a_preview_again(tmp_path: Path) -> None:
@@ -186,53 +131,50 @@ async def test_a_large_output_of_a_resumed_run_is_a_preview_again(tmp_path: Path
         assert DefaultCounter().count(output.text) <= 300
 
 
-@pytest.mark.parametrize("redact_results", [False, True])
-async def test_a_preview_of_a_run_shows_what_the_store_keeps(
-    tmp_path: Path, redact_results: bool
-) -> None:
-    key = "ghp_" + "a1B2" * 9
-    registry = ToolRegistry()
+KEY = "ghp_" + "a1B2" * 9
 
-    @registry.tool
+
+@pytest.mark.parametrize("redact_results", [False, True])
+@pytest.mark.parametrize(
+    ("max_result_bytes", "shown"),
+    [(1_000_000, "characters are stored"), (100, "characters were not kept: the store failed")],
+    ids=["stored", "not-stored"],
+)
+async def test_a_run_shows_what_the_store_keeps_or_would_keep_t_12(
+    tmp_path: Path, max_result_bytes: int, shown: str, redact_results: bool
+) -> None:
     def settings() -> str:
         """Returns the settings of a service."""
-        return f"github_token: {key}\n" + "timeout: 30\n" * 4_000
+        return f"github_token: {KEY}\n" + "timeout: 30\n" * 20_000
 
-    store = FileContextPointerStore(tmp_path, redact_results=redact_results)
-    executor = AgenticExecutor(
-        None,
-        registry,
-        ToolContextManager(pointer_store=store),
-        selector=Chosen(call("settings")),
+    store = InMemoryContextPointerStore(
+        max_result_bytes=max_result_bytes, redact_results=redact_results
+    )
+    executor = executor_of(
+        tmp_path,
+        call("settings"),
+        registry=ToolRegistry([settings]),
+        manager=ToolContextManager(pointer_store=store),
         offload=OffloadPolicy(),
     )
     result = await executor.execute_task("Show the github_token", "q1")
-    preview = result.result[0]["output"]
-    assert isinstance(preview, Offloaded)
-    assert "github_token" in preview.text
-    assert (key in preview.text) is not redact_results
-    stored = store.load_result(pointer=store.list(query_id="q1")[0])
-    assert (key in stored) is not redact_results
+    output = result.result[0]["output"]
+    assert isinstance(output, Offloaded)
+    assert "github_token" in output.text
+    assert (KEY in output.text) is not redact_results
+    assert shown in output.text
+    for pointer in store.list(query_id="q1"):
+        assert (KEY in store.load_result(pointer=pointer)) is not redact_results
 
 
-async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, max_result_bytes=100)
-    executor = AgenticExecutor(
-        None,
-        tools(),
-        ToolContextManager(pointer_store=store),
-        selector=Chosen(),
-        offload=OffloadPolicy(max_whole_tokens=1),
-    )
+async def test_an_output_that_was_not_saved_stays_whole_t_12(tmp_path: Path) -> None:
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore(max_result_bytes=100))
+    executor = executor_of(tmp_path, manager=manager, offload=OffloadPolicy(max_whole_tokens=1))
     [result] = await run(executor, call("report", lines=50))
     assert len(result["output"]) == 51
     assert result["saved"] is False
 
 
 def test_a_third_party_registry_takes_no_read_back(tmp_path: Path) -> None:
-    class OtherRegistry:
-        async def execute(self, tool_name: str, args: dict[str, Any]) -> str:
-            return "ok"
-
     with pytest.raises(ConfigError, match="ToolRegistry"):
-        executor_of(tmp_path, registry=OtherRegistry(), read_back=True)
+        executor_of(tmp_path, registry=AsyncMock(spec=["execute"]), read_back=True)

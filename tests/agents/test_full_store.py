@@ -7,23 +7,13 @@ from typing import Any
 import pytest
 
 from llm_common.agents import (
-    AgenticExecutor,
     FileContextPointerStore,
     InMemoryContextPointerStore,
-    Offloaded,
-    OffloadPolicy,
-    PlannedTask,
     Session,
     SessionConfig,
-    SubTask,
-    ToolCall,
-    ToolContextManager,
-    ToolRegistry,
-    ToolSelection,
 )
 from llm_common.errors import PointerNotFoundError, ResultTooLargeError
 from llm_common.history import FoldPolicy
-from llm_common.tools import Tool
 
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 
@@ -104,58 +94,3 @@ async def test_secrets_are_removed_also_from_what_is_not_stored_t_12() -> None:
     offloaded = await Session(store).offload(f"{SECRET} " * 400, tool="read", args={})
     assert not offloaded.is_whole
     assert SECRET not in str(offloaded)
-
-
-class Chosen:
-    """A selector that calls the same tool once."""
-
-    async def select_detailed(self, **_: Any) -> ToolSelection:
-        return ToolSelection(calls=(ToolCall(tool="read", args={}),), status="ok", used="lexical")
-
-
-async def test_an_output_of_a_run_that_is_not_stored_is_cut_too_t_12(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("in the way")
-
-    def read() -> str:
-        """Reads."""
-        return "word " * 60_000
-
-    manager = ToolContextManager(tmp_path / "taken")
-    executor = AgenticExecutor(
-        None,
-        ToolRegistry([Tool(read)]),
-        manager,
-        selector=Chosen(),
-        offload=OffloadPolicy(),
-    )
-    task = PlannedTask(
-        id=1, description="Read it", sub_tasks=[SubTask(id=1, description="Read it")]
-    )
-    result = await executor.execute_task(task, "q1")
-    output = result.result[0]["output"]
-    assert result.success
-    assert isinstance(output, Offloaded)
-    assert "characters were not kept: the store failed" in str(output)
-
-
-@pytest.mark.parametrize("redact_results", [False, True])
-async def test_a_cut_output_of_a_run_shows_what_the_store_would_keep_t_12(
-    redact_results: bool,
-) -> None:
-    def read() -> str:
-        """Reads."""
-        return f"github_token: {SECRET} " + "word " * 60_000
-
-    store = InMemoryContextPointerStore(max_result_bytes=100, redact_results=redact_results)
-    executor = AgenticExecutor(
-        None,
-        ToolRegistry([Tool(read)]),
-        ToolContextManager(pointer_store=store),
-        selector=Chosen(),
-        offload=OffloadPolicy(),
-    )
-    result = await executor.execute_task("Read it", "q1")
-    output = result.result[0]["output"]
-    assert isinstance(output, Offloaded)
-    assert "github_token" in str(output)
-    assert (SECRET in str(output)) is not redact_results
