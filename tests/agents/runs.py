@@ -9,7 +9,9 @@ from typing import Any
 
 from llm_common.agents import (
     AgenticExecutor,
+    LexicalToolSelector,
     StreamEvent,
+    Tool,
     ToolCall,
     ToolContextManager,
     ToolRegistry,
@@ -51,6 +53,27 @@ def tools() -> ToolRegistry:
         return ToolResult(success=True, data=1, source_urls=["https://a.example/"])
 
     return registry
+
+
+REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees"}
+WEATHER = ['Report the weather of "Oslo"', 'Report the weather of "Lima"']
+
+
+def weather(city: str) -> str:
+    """Report the weather of a city."""
+    return REPORTS[city]
+
+
+def forecaster(
+    client: ScriptedClient | None,
+    folder: Path,
+    manager: ToolContextManager | None = None,
+    **options: Any,
+) -> AgenticExecutor:
+    """Return an executor that looks up the weather which a task names."""
+    registry = ToolRegistry([Tool(weather, read_only=True)])
+    manager = manager or ToolContextManager(folder)
+    return AgenticExecutor(client, registry, manager, selector=LexicalToolSelector(), **options)
 
 
 class Chosen:

@@ -1,106 +1,29 @@
+"""Answers from the outputs of a session: status, budget, memory."""
+
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from llm_common.agents import (
-    AgenticExecutor,
-    Answering,
-    ExecutionPlan,
-    LexicalToolSelector,
-    PlannedTask,
-    Session,
-    SubTask,
-    SubTaskResult,
-    TokenBudget,
-    ToolContextManager,
-    ToolRegistry,
-)
-from llm_common.core import (
-    ExactCounter,
-    LLMMessage,
-    MessageRole,
-)
+from llm_common.agents import Answering, Session, TokenBudget, ToolContextManager
+from llm_common.core import LLMMessage, MessageRole
 from llm_common.errors import LLMConnectionError, StoreError
 from llm_common.memory import Event, InMemoryMemory
 from llm_common.testing import ScriptedClient
-
-REPORTS = {"Oslo": "Snow all day, -3 degrees", "Lima": "Fog, 18 degrees"}
-PLAN = ExecutionPlan(
-    tasks=[
-        PlannedTask(
-            id=1,
-            description="Weather",
-            sub_tasks=[SubTask(id=1, description='Report the weather of "Oslo"')],
-        ),
-        PlannedTask(
-            id=2,
-            description="Weather",
-            sub_tasks=[SubTask(id=1, description='Report the weather of "Lima"')],
-        ),
-    ]
-)
-
-
-def registry() -> ToolRegistry:
-    tools = ToolRegistry()
-
-    @tools.tool(read_only=True)
-    async def weather(city: str) -> str:
-        """Report the weather of a city."""
-        return REPORTS[city]
-
-    return tools
-
-
-def executor(client: ScriptedClient, folder: Path, **options: Any) -> AgenticExecutor:
-    return AgenticExecutor(
-        client, registry(), ToolContextManager(folder), selector=LexicalToolSelector(), **options
-    )
-
-
-def sent(client: ScriptedClient) -> str:
-    [call] = client.calls
-    return "\n".join(str(message.content) for message in call.messages)
+from tests.agents.runs import REPORTS, WEATHER, forecaster, prompt_of
 
 
 async def test_the_answer_uses_the_tools_outputs(tmp_path: Path) -> None:
     client = ScriptedClient(["It snows in Oslo."])
-    answer = await executor(client, tmp_path).run("Is it snowing in Oslo?", plan=PLAN)
+    answer = await forecaster(client, tmp_path).run("Is it snowing in Oslo?", plan=WEATHER)
     assert (answer.status, answer.text, answer.problem) == ("ok", "It snows in Oslo.", "")
     assert [result.success for result in answer.results] == [True, True]
-    assert "Snow all day" in sent(client)
-    assert "Is it snowing in Oslo?" in sent(client)
+    assert "Snow all day" in prompt_of(client)
+    assert "Is it snowing in Oslo?" in prompt_of(client)
     assert len(answer.attempts) == 1
     assert answer.context is not None
     assert answer.context.metadata.outputs_selected == 2
-
-
-async def test_events_come_first_and_the_answer_last(tmp_path: Path) -> None:
-    runner = executor(ScriptedClient(["Snow."]), tmp_path)
-    async with aclosing(runner.answer_stream("Is it snowing in Oslo?", plan=PLAN)) as events:
-        kinds = [event.type async for event in events]
-    assert kinds == ["thinking", "tool_call", "tool_result"] * 2 + ["answer"]
-
-
-async def test_without_a_plan_the_query_is_the_only_task(tmp_path: Path) -> None:
-    answer = await executor(ScriptedClient(["Fog."]), tmp_path).run(
-        'Report the weather of the city "Lima"'
-    )
-    assert answer.status == "ok"
-    assert len(answer.results) == 1
-
-
-async def test_no_model_is_asked_after_a_failed_task_without_outputs(tmp_path: Path) -> None:
-    client = ScriptedClient([])
-    plan = ExecutionPlan(tasks=[PlannedTask(id=7, description='Report the weather of "Atlantis"')])
-    answer = await executor(client, tmp_path).run("What is the weather?", plan=plan)
-    assert (answer.status, answer.text) == ("no_data", None)
-    assert "task 7 failed" in answer.problem
-    assert client.calls == []
 
 
 @pytest.mark.parametrize(
@@ -116,8 +39,8 @@ async def test_no_model_is_asked_after_a_failed_task_without_outputs(tmp_path: P
 async def test_a_missing_answer_is_a_status_and_keeps_the_outputs(
     reply: str | Exception, status: str, tmp_path: Path
 ) -> None:
-    runner = executor(ScriptedClient([reply]), tmp_path)
-    answer = await runner.run("Is it snowing in Oslo?", plan=PLAN)
+    runner = forecaster(ScriptedClient([reply]), tmp_path)
+    answer = await runner.run("Is it snowing in Oslo?", plan=WEATHER)
     assert (answer.status, answer.text) == (status, None)
     assert answer.problem
     assert runner.context_manager.size == 2
@@ -125,30 +48,13 @@ async def test_a_missing_answer_is_a_status_and_keeps_the_outputs(
 
 async def test_thinking_is_no_part_of_the_answer(tmp_path: Path) -> None:
     client = ScriptedClient(["<think>Oslo, so snow</think>\n\nSnow, as <think> says."])
-    answer = await executor(client, tmp_path).run("Is it snowing in Oslo?", plan=PLAN)
+    answer = await forecaster(client, tmp_path).run("Is it snowing in Oslo?", plan=WEATHER)
     assert answer.text == "Snow, as <think> says."
 
 
-async def test_the_prompt_never_exceeds_its_budget(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
-    for number in range(20):
-        await manager.save_context(
-            "read", {"page": number}, f"snow in Oslo, page {number}: " + "snow and ice. " * 300
-        )
-    counter = ExactCounter()
-    for limit in (300, 1_000, 5_000):
-        client = ScriptedClient(["Snow."])
-        answering = Answering(
-            budget=TokenBudget(max_input_tokens=limit, max_output_tokens=50), counter=counter
-        )
-        answer = await answering.answer(client, manager, query="Is it snowing in Oslo?")
-        assert answer.status == "ok"
-        assert 0 < answer.prompt_tokens <= limit
-        assert counter.count(sent(client)) <= limit
-        assert client.calls[0].max_tokens == 50
-
-
-@pytest.mark.parametrize(("count", "outputs"), [(1, "1 stored output"), (3, "3 stored outputs")])
+@pytest.mark.parametrize(
+    ("count", "outputs"), [(0, ""), (1, "1 stored output"), (3, "3 stored outputs")]
+)
 async def test_a_budget_that_shows_no_output_is_noted_for_model_and_user(
     tmp_path: Path, count: int, outputs: str
 ) -> None:
@@ -161,29 +67,21 @@ async def test_a_budget_that_shows_no_output_is_noted_for_model_and_user(
     small = Answering(budget=TokenBudget(max_input_tokens=250, max_output_tokens=100))
     answer = await small.answer(client, manager, query="Is it snowing in Oslo?")
     note = f"The prompt's budget of 250 tokens leaves no room for {outputs}, so the answer does "
-    assert answer.notes == (f"{note}without.",)
-    assert answer.notes[0] in sent(client)
+    assert answer.notes == (f"{note}without.",) * (count > 0)
+    assert all(note in prompt_of(client) for note in answer.notes)
     assert answer.prompt_tokens <= 250
 
     enough = await Answering().answer(client, manager, query="Is it snowing in Oslo?")
     assert enough.notes == ()
 
 
-async def test_without_any_output_there_is_nothing_to_note(tmp_path: Path) -> None:
-    small = Answering(budget=TokenBudget(max_input_tokens=250, max_output_tokens=100))
-    answer = await small.answer(ScriptedClient(["Hi."]), ToolContextManager(tmp_path), query="Hi?")
-    assert (answer.status, answer.notes) == ("ok", ())
-
-
 async def test_a_session_remembers_its_conversation(tmp_path: Path) -> None:
     memory = InMemoryMemory()
     answering = Answering(memory=memory)
     client = ScriptedClient(["Snow.", "It was Oslo."])
-    runner = executor(client, tmp_path)
-    await runner.run("Is it snowing in Oslo?", plan=PLAN, answering=answering)
-    await runner.run(
-        "Which city did I ask about?", plan=ExecutionPlan(tasks=[]), answering=answering
-    )
+    runner = forecaster(client, tmp_path)
+    await runner.run("Is it snowing in Oslo?", plan=WEATHER, answering=answering)
+    await runner.run("Which city did I ask about?", plan=[], answering=answering)
     spoken = [(message.role, message.content) for message in client.calls[1].messages]
     assert ("assistant", "Snow.") in spoken
     events = await memory.recent(runner.context_manager.session_id)
@@ -200,7 +98,7 @@ async def test_a_session_is_answered_from_all_that_is_stored_under_its_id_t_01(
         client, Session(tmp_path, session_id="user:1"), query="Where is the key?"
     )
     assert answer.text == "Under the mat."
-    assert "The key is under the mat." in sent(client)
+    assert "The key is under the mat." in prompt_of(client)
 
 
 @pytest.mark.parametrize("history", [0, 200])
@@ -221,7 +119,7 @@ async def test_the_prompt_holds_the_conversation_or_a_summary_of_it_s3_02_s3_06(
     assert [
         entry for entry in spoken if entry[1] in {"Is it snowing?", "raw rows", "Be rude.", "Yes."}
     ] == ([("user", "Is it snowing?"), ("assistant", "Yes.")] if history else [])
-    assert ("Recent episode summary" in sent(client)) is not bool(history)
+    assert ("Recent episode summary" in prompt_of(client)) is not bool(history)
 
 
 class BrokenMemory(InMemoryMemory):
@@ -234,8 +132,8 @@ class BrokenMemory(InMemoryMemory):
 
 async def test_a_broken_memory_costs_no_answer(tmp_path: Path) -> None:
     answering = Answering(memory=BrokenMemory())
-    answer = await executor(ScriptedClient(["Snow."]), tmp_path).run(
-        "Oslo?", plan=PLAN, answering=answering
+    answer = await forecaster(ScriptedClient(["Snow."]), tmp_path).run(
+        "Oslo?", plan=WEATHER, answering=answering
     )
     assert answer.text == "Snow."
 
@@ -248,8 +146,8 @@ async def test_cancelling_while_the_model_thinks_keeps_the_outputs(tmp_path: Pat
         await asyncio.sleep(60)
         return "too late"
 
-    runner = executor(ScriptedClient([think]), tmp_path)
-    task = asyncio.create_task(runner.run("Is it snowing in Oslo?", plan=PLAN))
+    runner = forecaster(ScriptedClient([think]), tmp_path)
+    task = asyncio.create_task(runner.run("Is it snowing in Oslo?", plan=WEATHER))
     await asyncio.wait_for(thinking.wait(), timeout=60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -263,21 +161,6 @@ async def test_cancelling_while_the_model_thinks_keeps_the_outputs(tmp_path: Pat
 
 
 async def test_an_executor_without_a_client_says_so(tmp_path: Path) -> None:
-    runner = AgenticExecutor(
-        None, registry(), ToolContextManager(tmp_path), selector=LexicalToolSelector()
-    )
+    runner = forecaster(None, tmp_path)
     with pytest.raises(ValueError, match="client is None; pass AgenticExecutor a client"):
         await runner.run("Oslo?")
-
-
-async def test_a_failed_result_that_is_handed_in_is_the_problem(tmp_path: Path) -> None:
-    failed = SubTaskResult(task_id=3, sub_task_id=0, success=False, error="tool 'x' failed")
-    answer = await Answering().answer(
-        ScriptedClient([]), ToolContextManager(tmp_path), query="private words", results=[failed]
-    )
-    assert answer.problem == "task 3 failed: tool 'x' failed"
-    without_reason = failed.model_copy(update={"error": None})
-    answer = await Answering().answer(
-        ScriptedClient([]), ToolContextManager(tmp_path), query="words", results=[without_reason]
-    )
-    assert answer.problem == "task 3 failed: no reason given"

@@ -1,44 +1,24 @@
 """A planner works inside the run: in its events, its trace and its limits."""
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from llm_common.agents import (
-    AgenticExecutor,
     Answer,
-    LexicalToolSelector,
     Planner,
     RunLimits,
-    StreamEvent,
-    ToolContextManager,
-    ToolRegistry,
 )
 from llm_common.core import LLMResponse, LLMUsage
 from llm_common.testing import ScriptedClient
 from llm_common.trace import Trace, read_trace
+from tests.agents.runs import WEATHER, events_of, forecaster, prompt_of
 
 QUESTION = "Is it snowing in Oslo?"
-PLAN = '{"tasks": ["Report the weather of \\"Oslo\\"", "Report the weather of \\"Lima\\""]}'
+PLAN = json.dumps({"tasks": WEATHER})
 USAGE = LLMUsage(prompt_tokens=90, completion_tokens=10, total_tokens=100)
-
-
-def registry() -> ToolRegistry:
-    tools = ToolRegistry()
-
-    @tools.tool(read_only=True)
-    async def weather(city: str) -> str:
-        """Report the weather of a city."""
-        return f"Snow in {city}"
-
-    return tools
-
-
-def executor(client: ScriptedClient, folder: Path, **options: Any) -> AgenticExecutor:
-    manager = ToolContextManager(folder)
-    return AgenticExecutor(client, registry(), manager, selector=LexicalToolSelector(), **options)
 
 
 def priced(text: str) -> LLMResponse:
@@ -47,14 +27,11 @@ def priced(text: str) -> LLMResponse:
     )
 
 
-async def events_of(runner: AgenticExecutor, planner: Planner) -> list[StreamEvent]:
-    return [event async for event in runner.answer_stream(QUESTION, plan=planner)]
-
-
 async def test_the_planned_tasks_are_run(tmp_path: Path) -> None:
     client = ScriptedClient([PLAN, "It snows."])
-    events = await events_of(executor(client, tmp_path), Planner(client))
-    assert events[0].data == 'Planned: Report the weather of "Oslo"; Report the weather of "Lima"'
+    runner = forecaster(client, tmp_path)
+    events = await events_of(runner.answer_stream(QUESTION, plan=Planner(client)))
+    assert events[0].data == f"Planned: {WEATHER[0]}; {WEATHER[1]}"
     called = [event.data["args"]["city"] for event in events if event.type == "tool_call"]
     assert called == ["Oslo", "Lima"]
     assert events[-1].data.text == "It snows."
@@ -64,7 +41,7 @@ async def test_the_planners_call_is_in_the_trace_of_the_run(tmp_path: Path) -> N
     client = ScriptedClient([PLAN, "It snows."])
     trace = Trace(tmp_path / "traces")
     with trace.run("q"):
-        await executor(client, tmp_path / "outputs").run(QUESTION, plan=Planner(client))
+        await forecaster(client, tmp_path / "outputs").run(QUESTION, plan=Planner(client))
     trace.flush()
     [path] = (tmp_path / "traces").rglob("*.jsonl")
     kinds = [line.kind for line in read_trace(path).lines]
@@ -83,7 +60,7 @@ async def test_the_planners_call_counts_towards_the_limits(
     tmp_path: Path, limits: RunLimits, text: str
 ) -> None:
     client = ScriptedClient([priced(PLAN)])
-    answer = await executor(client, tmp_path, limits=limits).run(QUESTION, plan=Planner(client))
+    answer = await forecaster(client, tmp_path, limits=limits).run(QUESTION, plan=Planner(client))
     assert answer.status == "no_data"
     assert text in answer.problem
     assert "2 of 2 tasks were not run" in answer.problem
@@ -91,7 +68,7 @@ async def test_the_planners_call_counts_towards_the_limits(
 
 async def test_the_end_of_the_runs_time_ends_planning(tmp_path: Path) -> None:
     client = ScriptedClient([lambda _: asyncio.sleep(30, PLAN)])
-    runner = executor(client, tmp_path, limits=RunLimits(timeout_s=0.05))
+    runner = forecaster(client, tmp_path, limits=RunLimits(timeout_s=0.05))
     answer = await runner.run(QUESTION, plan=Planner(client))
     assert answer.status == "no_data"
     assert "the 0.05 seconds that timeout_s allows are over" in answer.problem
@@ -99,7 +76,8 @@ async def test_the_end_of_the_runs_time_ends_planning(tmp_path: Path) -> None:
 
 async def test_without_a_usable_plan_nothing_runs(tmp_path: Path) -> None:
     client = ScriptedClient(["First I would look at the weather."])
-    events = await events_of(executor(client, tmp_path), Planner(client))
+    runner = forecaster(client, tmp_path)
+    events = await events_of(runner.answer_stream(QUESTION, plan=Planner(client)))
     assert [event.type for event in events] == ["error", "answer"]
     assert sorted(events[0].data) == ["error", "task"]
     assert events[0].data["task"] == 0
@@ -112,21 +90,21 @@ async def test_without_a_usable_plan_nothing_runs(tmp_path: Path) -> None:
 
 async def test_an_empty_plan_answers_without_a_tool(tmp_path: Path) -> None:
     client = ScriptedClient(['{"tasks": []}', "Hello!"])
-    answer = await executor(client, tmp_path).run("Hi", plan=Planner(client))
+    answer = await forecaster(client, tmp_path).run("Hi", plan=Planner(client))
     assert (answer.status, answer.text, answer.results) == ("ok", "Hello!", ())
 
 
 async def test_a_planner_needs_the_question(tmp_path: Path) -> None:
     client = ScriptedClient([])
     with pytest.raises(ValueError, match="a Planner needs the question; pass query="):
-        await executor(client, tmp_path).execute_plan(Planner(client), "q")
+        await forecaster(client, tmp_path).execute_plan(Planner(client), "q")
 
 
 async def test_a_planner_does_not_see_the_reader(tmp_path: Path) -> None:
     client = ScriptedClient([PLAN, "It snows."])
-    runner = executor(client, tmp_path, read_back=True)
+    runner = forecaster(client, tmp_path, read_back=True)
     await runner.run(QUESTION, plan=Planner(client))
     assert "read_context" in runner.registry.get_tools_schema()
-    prompt = "\n".join(str(message.content) for message in client.calls[0].messages)
+    prompt = prompt_of(client)
     assert "weather" in prompt
     assert "read_context" not in prompt
