@@ -4,14 +4,6 @@ from llm_common.agents.session.saved import ResultCache
 from tests.forking import held_by_a_thread, run_in_child
 
 
-def test_the_least_recently_used_result_is_evicted_first() -> None:
-    cache = ResultCache(max_item_bytes=10, max_bytes=25)
-    for name in "abc":
-        cache.put(("q", name), name.encode() * 10)
-        cache.get(("q", "a"))
-    assert [cache.get(("q", name)) for name in "abc"] == [b"a" * 10, None, b"c" * 10]
-
-
 def test_a_replaced_result_counts_once() -> None:
     cache = ResultCache(max_item_bytes=10, max_bytes=20)
     cache.put(("q", "a"), b"1234567890")

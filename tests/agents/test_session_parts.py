@@ -1,9 +1,5 @@
 """The parts of a session: each is imported alone, and only when it is used."""
 
-from collections.abc import Collection
-
-import pytest
-
 from tests.loaded_modules import loaded_by
 
 PARTS = ["results", "history", "tools"]
@@ -30,31 +26,12 @@ USED: dict[str, set[str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def modules_by_use() -> dict[str, Collection[str]]:
-    return dict(zip(USED, loaded_by(*USED, begin=BEGIN), strict=True))
-
-
-def test_a_session_imports_a_part_when_it_is_used_t_01(
-    modules_by_use: dict[str, Collection[str]],
-) -> None:
+def test_a_session_imports_a_part_when_it_is_used_t_01() -> None:
+    modules_by_use = dict(zip(USED, loaded_by(*USED, begin=BEGIN), strict=True))
     for use, used in USED.items():
-        parts = {part for part in PARTS if f"agents.session.{part}" in modules_by_use[use]}
-        assert parts == used, use
-
-
-def test_offloading_imports_neither_packing_nor_selection(
-    modules_by_use: dict[str, Collection[str]],
-) -> None:
-    modules = modules_by_use[OFFLOAD]
-    assert not {name for name in modules if name.startswith(("context", "selection", "decisions"))}
-
-
-def test_packing_imports_context_and_no_other_part(
-    modules_by_use: dict[str, Collection[str]],
-) -> None:
-    assert "context.selector" in modules_by_use[PACK]
-    assert "context.selector" not in modules_by_use[""]
+        modules = modules_by_use[use]
+        assert {part for part in PARTS if f"agents.session.{part}" in modules} == used, use
+        assert ("context.selector" in modules) == (use == PACK), use
 
 
 def test_each_part_of_a_session_is_imported_alone() -> None:

@@ -12,20 +12,16 @@ import pytest
 
 from llm_common._threads import in_thread
 from llm_common.agents import (
-    AgenticExecutor,
     ContextPointer,
     ContextPointerStore,
-    ExecutionPlan,
     FileContextPointerStore,
     InMemoryContextPointerStore,
-    LexicalToolSelector,
     ObjectContextPointerStore,
-    PlannedTask,
     ReadBackTool,
     Redactor,
-    Tool,
+    Session,
+    Sessions,
     ToolContextManager,
-    ToolRegistry,
     format_selected_contexts,
 )
 from llm_common.agents.session.saved import SavedResults
@@ -35,7 +31,8 @@ from llm_common.context import (
     DataPoolSnapshot,
     classify_intent,
 )
-from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, ToolFailedError
+from llm_common.errors import PointerNotFoundError, StoreError, ToolFailedError
+from tests.agents.runs import REPORTS, WEATHER, forecaster
 
 CANARY = "canary-of-an-erased-result"
 STORES: dict[str, Callable[[Path], ContextPointerStore]] = {
@@ -106,21 +103,11 @@ async def test_a_result_lost_by_the_store_is_not_returned_f_160(
 
 @pytest.mark.parametrize("kind", STORES)
 async def test_a_session_and_an_executor_work_over_any_store(tmp_path: Path, kind: str) -> None:
-    def weather(city: str) -> str:
-        """Report the weather of a city."""
-        return f"Snow in {city}"
-
     manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
-    executor = AgenticExecutor(
-        None, ToolRegistry([Tool(weather, read_only=True)]), manager, selector=LexicalToolSelector()
-    )
-    plan = ExecutionPlan(
-        tasks=[PlannedTask(id=1, description='Report the weather of the city "Oslo"')]
-    )
-    [result] = await executor.execute_plan(plan, "q1")
+    [result] = await forecaster(None, tmp_path, manager).execute_plan(WEATHER[:1], "q1")
     assert result.success
     [context] = await manager.load_contexts(manager.get_all_pointers())
-    assert context.result == "Snow in Oslo"
+    assert context.result == REPORTS["Oslo"]
     other = ToolContextManager(pointer_store=manager.pointer_store)
     assert await other.resume("q1") == manager.get_all_pointers()
     manager.pointer_store.delete(query_id="q1")
@@ -148,32 +135,10 @@ def test_a_wrong_store_is_refused_with_a_hint(wrong: Any) -> None:
         ToolContextManager(pointer_store=wrong)
 
 
-def test_without_posix_the_hint_names_a_store_that_works() -> None:
-    program = """
-import asyncio, importlib.metadata, sys  # Python's own modules must not believe in Windows
-from llm_common.agents import ToolContextManager  # and with it what others wrote
-for name in [name for name in sys.modules if name.startswith("llm_common")]:
-    del sys.modules[name]
-sys.platform = "win32"
-from llm_common.agents import InMemoryContextPointerStore, ToolContextManager
-from llm_common.errors import StoreError
-try:
-    ToolContextManager()
-except StoreError as exc:
-    print(exc)
-async def main():
-    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
-    await manager.save_context("search", {}, [1], query_id="q")
-    print(manager.load_relevant_contexts("q").count("### search"))
-asyncio.run(main())
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    hint, works = ran.stdout.splitlines()
-    assert "needs a POSIX system" in hint
-    assert "pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore()" in hint
-    assert works == "1"
+@pytest.mark.parametrize("kind", [Session, Sessions])
+def test_a_session_over_what_is_no_store_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="store is a int; pass a ContextPointerStore"):
+        kind(3)
 
 
 async def test_pointers_may_be_named_by_id_and_by_path_s4_05(
@@ -229,19 +194,6 @@ async def test_two_managers_share_a_session_over_any_store(tmp_path: Path) -> No
         await save(second, "later", query_id="q3")
         assert [first.load_result(pointer=one) for one in await first.resume()][-1] == "later", kind
         assert [other.load_result(pointer=one) for one in await other.resume()] == ["theirs"], kind
-
-
-async def test_a_session_outlives_its_process(tmp_path: Path) -> None:
-    program = (
-        "import asyncio; from llm_common.agents import ToolContextManager as M\n"
-        f"m = M({str(tmp_path)!r}, session_id='chat/7')\n"
-        "asyncio.run(m.save_context('search', {}, 'found', query_id=m.query_id_of('Where?')))"
-    )
-    await in_thread(subprocess.run, [sys.executable, "-c", program], check=True)
-    manager = ToolContextManager(tmp_path, session_id="chat/7")
-    [pointer] = await manager.resume()
-    assert manager.load_result(pointer=pointer) == "found"
-    assert manager.get_pointers_for_query(manager.query_id_of("Where?")) == [pointer]
 
 
 async def test_clearing_a_session_leaves_nothing_to_resume(tmp_path: Path) -> None:
@@ -305,12 +257,6 @@ def test_a_question_that_is_no_text_is_refused() -> None:
     wrong: Any = None
     with pytest.raises(TypeError, match="query must be a str, got NoneType"):
         ToolContextManager.hash_query(wrong)
-
-
-async def test_a_session_id_follows_the_rules_of_query_ids(tmp_path: Path) -> None:
-    for wrong in ("", "../up", "a\nb", "x" * 190):
-        with pytest.raises(InvalidIdError):
-            ToolContextManager(tmp_path, session_id=wrong)
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "0123456789AB", "0" * 17, "", "q1"])
