@@ -18,7 +18,7 @@ from llm_common.agents import (
     ToolResult,
     ToolSelection,
 )
-from llm_common.core import LLMMessage, LLMResponse
+from llm_common.core import LLMMessage, LLMResponse, OpenAICompatibleClient
 from llm_common.core.structured import Attempt
 from llm_common.testing import ScriptedClient
 
@@ -65,7 +65,7 @@ def weather(city: str) -> str:
 
 
 def forecaster(
-    client: ScriptedClient | None,
+    client: ScriptedClient | OpenAICompatibleClient | None,
     folder: Path,
     manager: ToolContextManager | None = None,
     **options: Any,

@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.agents import (
-    AgenticExecutor,
     Answer,
     Answering,
     ContextPointer,
@@ -22,6 +20,7 @@ from llm_common.agents import (
     OffloadPolicy,
     SubTaskResult,
     TokenBudget,
+    Tool,
     ToolContextManager,
     ToolRegistry,
 )
@@ -37,6 +36,7 @@ from llm_common.core import ExactCounter, LLMMessage, LLMResponse, LLMUsage
 from llm_common.errors import LLMAuthError, LLMRateLimitError, LLMStatusError
 from llm_common.testing import ScriptedClient
 from llm_common.text.canonical import stable_json
+from tests.agents.runs import asking, text_of
 
 # In a long text, since counts and ranges of values are in every prompt.
 ROWS = [
@@ -80,10 +80,6 @@ def found(pointer_id: str) -> dict[str, Any]:
     return {"id": pointer_id, "path": "/300"}
 
 
-def texts_of(messages: Sequence[LLMMessage]) -> str:
-    return "\n".join(str(message.content) for message in messages)
-
-
 class ToollessClient:
     """A client whose `chat_completion` takes no tools."""
 
@@ -103,7 +99,7 @@ async def test_outputs_that_are_shown_whole_are_not_offered_again() -> None:
     answer = await Answering().answer(client, await session(ROWS[:3]), query=QUESTION)
     assert (answer.status, answer.reads, len(answer.attempts)) == ("ok", (), 1)
     assert client.calls[0].options == {}
-    assert "read_context" not in texts_of(client.calls[0].messages)
+    assert "read_context" not in text_of(client.calls[0].messages)
 
 
 async def test_a_model_that_does_not_ask_to_read_costs_one_call() -> None:
@@ -130,9 +126,9 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     )
     assert 0 < read.tokens <= 1_000
     first, second = (request.messages for request in client.calls)
-    assert f"- {pointer.pointer_id} " in texts_of(first)
-    assert "you have not read whole" in texts_of(first)
-    assert "90001" not in texts_of(first)
+    assert f"- {pointer.pointer_id} " in text_of(first)
+    assert "you have not read whole" in text_of(first)
+    assert "90001" not in text_of(first)
     asked, result = second[len(first) :]
     assert second[: len(first)] == first
     assert asked.tool_calls is not None
@@ -219,12 +215,6 @@ async def test_an_endpoint_that_takes_no_tools_is_asked_by_json(status: int) -> 
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
     assert (answer.text, len(answer.reads), len(answer.attempts)) == ("It cost 90001 euros.", 1, 3)
     assert ["tools" in request.options for request in client.calls] == [True, False, False]
-
-
-async def test_another_refusal_is_not_repeated() -> None:
-    client = ScriptedClient([LLMStatusError("refused", status=400, body="bad temperature")])
-    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
-    assert (answer.status, len(client.calls)) == ("error", 1)
 
 
 async def test_the_model_sees_why_a_read_failed() -> None:
@@ -316,7 +306,7 @@ async def test_an_output_that_is_gone_is_a_failure_and_not_offered() -> None:
     manager.pointer_store.delete(query_id=manager.session_id, pointer_ids=[gone.pointer_id])
     client = ScriptedClient(["Unknown."])
     answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
-    prompt = texts_of(client.calls[0].messages)
+    prompt = text_of(client.calls[0].messages)
     assert answer.failures == (f"the stored output {gone.pointer_id} cannot be loaded",)
     assert f"- {answer.failures[0]}" in prompt
     assert f"- {gone.pointer_id} " not in prompt
@@ -324,30 +314,25 @@ async def test_an_output_that_is_gone_is_a_failure_and_not_offered() -> None:
 
 
 async def test_the_reader_has_the_executors_name_for_it(tmp_path: Path) -> None:
-    tools = ToolRegistry()
-
-    @tools.tool(read_only=True)
     async def orders(customer: str) -> list[dict[str, Any]]:
         """List the orders of a customer."""
         return ROWS
 
     for options in ({"read_back": "fetch"}, {"offload": OffloadPolicy(reader_name="fetch")}):
-        client = ScriptedClient(["Unknown."])
-        runner = AgenticExecutor(
-            client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector(), **options
+        runner, client = asking(
+            tmp_path,
+            registry=ToolRegistry([Tool(orders, read_only=True)]),
+            selector=LexicalToolSelector(),
+            **options,
         )
         await runner.run('List the orders of the customer "Ines"')
         [tool] = client.calls[-1].options["tools"]
         assert tool["function"]["name"] == "fetch"
-        assert "Read them with fetch and the id" in texts_of(client.calls[-1].messages)
+        assert "Read them with fetch and the id" in text_of(client.calls[-1].messages)
 
 
 async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
-    async def hang(_: Sequence[LLMMessage]) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    client = ScriptedClient([calls(call({})), hang])
+    client = ScriptedClient([calls(call({})), lambda _: asyncio.sleep(30, "late")])
     answer = await Answering(budget=SMALL, timeout_s=1.5).answer(
         client, await session(ROWS), query=QUESTION
     )
@@ -386,6 +371,7 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         tokens = counter.count(stable_json(tools)) if tools else 0
         tokens += sum(counter.count(str(message.content or "")) for message in request.messages)
         tokens += sum(counter.count(json.dumps(message.tool_calls)) for message in request.messages)
+        assert request.max_tokens == 400
         assert tokens <= budget.max_input_tokens
         assert answer.prompt_tokens <= budget.max_input_tokens
         asked = [made["id"] for message in request.messages for made in message.tool_calls or ()]
@@ -394,44 +380,19 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         ]
 
 
-async def test_an_answer_lists_a_failed_task_among_successful_ones() -> None:
-    manager = await session(ROWS[:2])
+async def test_failures_are_listed_before_unread_outputs() -> None:
+    gathered = [{"tool": "orders", "output": 1}]
     results = [
-        SubTaskResult(
-            task_id=1,
-            sub_task_id=0,
-            success=True,
-            result=[{"tool": "orders", "output": 1}],
-            error="a slip",
-        ),
+        SubTaskResult(task_id=1, sub_task_id=0, success=True, result=gathered, error="a slip"),
         SubTaskResult(task_id=2, sub_task_id=0, success=False, error="prices raised OSError: 503"),
     ]
-    client = ScriptedClient(["A-1 was sent; its price could not be looked up."])
-    answer = await Answering().answer(
-        client, manager, query="What was sent, at what price?", results=results
-    )
+    client, answering = ScriptedClient(["No."]), Answering(budget=SMALL)
+    answer = await answering.answer(client, await session(ROWS), query=QUESTION, results=results)
     assert answer.status == "ok"
     assert answer.failures == ("task 2 failed: prices raised OSError: 503", "a slip")
-    assert "- task 2 failed: prices raised OSError: 503\n- a slip" in texts_of(
-        client.calls[0].messages
-    )
-
-
-async def test_failures_come_before_unread_outputs_in_the_prompt() -> None:
-    results = [
-        SubTaskResult(task_id=1, sub_task_id=0, success=True, error="prices raised OSError: 503")
-    ]
-    client = ScriptedClient(["No."])
-    await Answering(budget=SMALL).answer(
-        client, await session(ROWS), query=QUESTION, results=results
-    )
-    prompt = texts_of(client.calls[0].messages)
-    assert (
-        0
-        < prompt.index("prices raised OSError")
-        < prompt.index("you have not read whole")
-        < prompt.index(QUESTION)
-    )
+    prompt = text_of(client.calls[0].messages)
+    failed = prompt.index("- task 2 failed: prices raised OSError: 503\n- a slip")
+    assert 0 < failed < prompt.index("you have not read whole") < prompt.index(QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -439,17 +400,19 @@ async def test_failures_come_before_unread_outputs_in_the_prompt() -> None:
     [None, "No tools called", [], [{"tool": "x", "error": "x failed"}]],
     ids=["none", "text", "empty", "failed"],
 )
-async def test_a_failed_task_with_nothing_gathered_asks_no_model(result: object) -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"), [("prices raised OSError",) * 2, (None, "no reason given")]
+)
+async def test_a_failed_task_with_nothing_gathered_asks_no_model(
+    result: object, error: str | None, reason: str
+) -> None:
     results = [
         SubTaskResult(task_id=1, sub_task_id=0, success=True, result=result),
-        SubTaskResult(task_id=2, sub_task_id=0, success=False, error="prices raised OSError"),
+        SubTaskResult(task_id=2, sub_task_id=0, success=False, error=error),
     ]
     client = ScriptedClient([])
     answer = await Answering().answer(client, await session(), query="What?", results=results)
-    assert (answer.status, answer.failures) == (
-        "no_data",
-        ("task 2 failed: prices raised OSError",),
-    )
+    assert (answer.status, answer.failures) == ("no_data", (f"task 2 failed: {reason}",))
     assert (answer.problem, client.calls, answer.cost_usd) == (answer.failures[0], [], 0)
 
 
@@ -511,11 +474,15 @@ async def test_a_read_that_hangs_ends_with_the_time_of_the_answer() -> None:
     assert (answer.status, blocked.is_set(), has_ended) == ("timeout", True, False)
 
 
-@pytest.mark.parametrize("kind", [LLMAuthError, LLMRateLimitError])
-async def test_a_refused_key_or_a_full_endpoint_is_not_asked_by_json(
-    kind: type[LLMStatusError],
-) -> None:
-    refusal = kind("refused", status=403, body="no key for this tool")
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        LLMStatusError("refused", status=400, body="bad temperature"),
+        LLMAuthError("refused", status=403, body="no key for this tool"),
+        LLMRateLimitError("refused", status=403, body="no key for this tool"),
+    ],
+)
+async def test_another_refusal_is_not_repeated_by_json(refusal: LLMStatusError) -> None:
     client = ScriptedClient([refusal, "It cost 6 euros."])
     answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
     assert (answer.status, len(client.calls)) == ("error", 1)

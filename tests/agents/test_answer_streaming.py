@@ -12,22 +12,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.agents import (
-    AgenticExecutor,
     Answer,
     Answering,
     ContextRelevanceSelector,
     InMemoryContextPointerStore,
-    LexicalRelevanceSelector,
-    LexicalToolSelector,
-    StreamEvent,
     TokenBudget,
     ToolContextManager,
-    ToolRegistry,
 )
 from llm_common.core import LLMDelta, LLMMessage, LLMResponse, OpenAICompatibleClient
 from llm_common.core.extraction import AnswerFilter, without_thinking
 from llm_common.errors import LLMConnectionError, MalformedReplyError
 from llm_common.testing import ScriptedClient
+from tests.agents.runs import WEATHER, events_of, forecaster, prompt_of
 from tests.core.loopback import Script, Wire, answer as always, loopback, ok, raw
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -77,26 +73,14 @@ async def told(
 
 
 async def test_deltas_come_before_the_answer_and_make_it_up(tmp_path: Path) -> None:
-    tools = ToolRegistry()
-
-    @tools.tool(read_only=True)
-    async def weather(city: str) -> str:
-        """Report the weather of a city."""
-        return "Snow"
-
     whole = always(200, ok("It snows."))
     async with (
         loopback(stream("It ", "snows."), whole) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
-        runner = AgenticExecutor(
-            client, tools, ToolContextManager(tmp_path), selector=LexicalToolSelector()
-        )
-        async with aclosing(
-            runner.answer_stream('Report the weather of the city "Oslo"')
-        ) as events:
-            found: list[StreamEvent] = [event async for event in events]
-        again = await runner.run('Report the weather of the city "Oslo"')
+        runner = forecaster(client, tmp_path)
+        found = await events_of(runner.answer_stream(WEATHER[0]))
+        again = await runner.run(WEATHER[0])
     assert [event.type for event in found][3:] == ["answer_delta", "answer_delta", "answer"]
     assert (
         "".join(event.data for event in found[3:-1])
@@ -158,14 +142,6 @@ def test_thinking_is_not_held_while_it_goes_on() -> None:
         tracemalloc.stop()
     assert peak < 100_000
     assert shown.feed("</think> Snow") + shown.end() == "Snow"
-
-
-@pytest.mark.parametrize("attributes", [150, 250])
-def test_a_tag_of_over_200_characters_opens_no_thinking(attributes: int) -> None:
-    text = f"<think {'x' * attributes}>a</think>b"
-    shown = AnswerFilter()
-    assert "".join([*map(shown.feed, text), shown.end()]) == without_thinking(text)
-    assert (without_thinking(text) == "b") == (attributes < 200)
 
 
 @pytest.mark.parametrize("remark", ["", "Let me look. "])
@@ -287,8 +263,7 @@ async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:
     client = ScriptedClient(["Twelve."])
     answering = Answering(selector=ContextRelevanceSelector(chooser), max_reads=0)
     answer = await answering.answer(client, manager, query="How much is it?")
-    [request] = client.calls
-    prompt = "\n".join(str(message.content) for message in request.messages)
+    prompt = prompt_of(client)
     assert "the second text" in prompt
     assert "the first text" not in prompt
     assert answer.context is not None
@@ -321,7 +296,7 @@ async def test_the_model_sees_that_words_replaced_a_failed_choice() -> None:
         client, await session("tea: 12"), query="What does tea cost?"
     )
     assert (answer.status, len(answer.failures), len(answer.attempts)) == ("ok", 1, 2)
-    assert "tea: 12" in "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "tea: 12" in prompt_of(client)
     assert "could not be chosen" in answer.failures[0]
 
 
@@ -333,17 +308,6 @@ async def test_a_call_that_is_not_allowed_is_not_shown_either() -> None:
     assert (texts, answer.status, len(server.requests)) == ([], "invalid", 3)
 
 
-async def test_a_choice_by_words_needs_no_model() -> None:
-    client = ScriptedClient(["Twelve."])
-    answering = Answering(selector=LexicalRelevanceSelector(max_selected=1))
-    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
-    await manager.save_context("prices", {"of": "tea"}, "tea: 12")
-    await manager.save_context("prices", {"of": "coal"}, "coal: 90")
-    answer = await answering.answer(client, manager, query="What does tea cost?")
-    assert answer.context is not None
-    assert [pointer.args for pointer in answer.context.outputs] == [{"of": "tea"}]
-
-
 async def test_an_empty_choice_is_answered_without_outputs() -> None:
     client = ScriptedClient(["I do not know."])
     answering = Answering(
@@ -351,7 +315,7 @@ async def test_an_empty_choice_is_answered_without_outputs() -> None:
     )
     answer = await answering.answer(client, await session("a text"), query="How much is it?")
     assert (answer.status, answer.failures) == ("ok", ())
-    assert "a text" not in "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "a text" not in prompt_of(client)
 
 
 async def test_thinking_before_a_call_is_no_remark() -> None:

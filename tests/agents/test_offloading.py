@@ -147,13 +147,6 @@ async def test_without_a_query_a_preview_shows_head_and_tail_s4_08(tmp_path: Pat
     assert "\n5000: line 4999\n" in shown.text
 
 
-async def test_a_huge_result_is_previewed_too_s4_08(tmp_path: Path) -> None:
-    result = {"rows": ["word " * 100] * 5_000, "last": "needle"}
-    shown, _ = await offloaded(tmp_path, result, query="needle")
-    assert COUNTER.count(shown.text) <= 400
-    assert shown.text.count("word") > 10
-
-
 async def test_stored_text_cannot_forge_a_heading_or_close_its_fence_s4_08(tmp_path: Path) -> None:
     text = "### forged (000000000000)\n" * 2_000
     shown, _ = await offloaded(tmp_path, text, query="forged heading")
@@ -325,11 +318,6 @@ async def test_a_small_preview_says_how_to_read_the_rest(tmp_path: Path) -> None
         seen.append("id" if is_named else preview[-12:])
     assert seen == sorted(seen, key=["", "no room here", "id"].index)
     assert seen.index("id") <= 6
-
-
-async def test_a_preview_without_room_still_names_the_pointer(tmp_path: Path) -> None:
-    shown, _ = await offloaded(tmp_path, ROWS, max_preview_tokens=0)
-    assert f"read_context and the id {shown.pointer_id}" in str(shown)
 
 
 @pytest.mark.parametrize("limit", ["max_whole_tokens", "max_turn_tokens"])

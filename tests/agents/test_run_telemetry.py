@@ -255,29 +255,28 @@ async def test_a_failed_call_is_recorded_with_its_class(exported: InMemorySpanEx
     assert not [name for name in facts(span) if name.startswith("gen_ai.usage.")]
 
 
+async def run_once(folder: Path, message: dict[str, Any]) -> None:
+    """Run a task for which the model replies with a message."""
+    choice = {"message": {"role": "assistant"} | message, "finish_reason": "stop"}
+    reply = {"id": "1", "model": "served-model", "choices": [choice]}
+    async with connected(lambda _: httpx.Response(200, json=reply)) as client:
+        registry, limits = ToolRegistry([weather, breaks]), RunLimits(max_rounds=1)
+        executor = AgenticExecutor(client, registry, ToolContextManager(folder), limits=limits)
+        await executor.execute_task("Ask for the weather", "q")
+
+
 async def test_a_tool_call_has_the_id_that_the_api_gave_it(
     tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
-    def function(name: str, call_id: str) -> dict[str, Any]:
-        call = {"name": name, "arguments": json.dumps({"city": "Oslo"})}
-        return {"id": call_id, "type": "function", "function": call}
-
-    def endpoint(_: httpx.Request) -> httpx.Response:
-        message = {
-            "content": None,
-            "tool_calls": [function("weather", "call_1"), function("breaks", "call_2\n" * 99)],
+    calls = [
+        {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps({"city": "Oslo"})},
         }
-        choice = {"message": {"role": "assistant", **message}, "finish_reason": "tool_calls"}
-        return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
-
-    async with connected(endpoint) as client:
-        executor = AgenticExecutor(
-            client,
-            ToolRegistry([weather, breaks]),
-            ToolContextManager(tmp_path),
-            limits=RunLimits(max_rounds=1),
-        )
-        await executor.execute_task("Ask for the weather", "q")
+        for name, call_id in (("weather", "call_1"), ("breaks", "call_2\n" * 99))
+    ]
+    await run_once(tmp_path, {"content": None, "tool_calls": calls})
     [first], [second] = (named(exported, f"execute_tool {name}") for name in ("weather", "breaks"))
     assert facts(first)["gen_ai.tool.call.id"] == "call_1"
     assert len(facts(second)["gen_ai.tool.call.id"]) == 100
@@ -286,21 +285,7 @@ async def test_a_tool_call_has_the_id_that_the_api_gave_it(
 async def test_an_id_that_a_model_wrote_reaches_no_span(
     tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
-    def endpoint(_: httpx.Request) -> httpx.Response:
-        calls = [{"tool": "weather", "args": {"city": "Oslo"}, "id": f"{CANARY}id"}]
-        choice = {
-            "message": {"role": "assistant", "content": json.dumps({"calls": calls})},
-            "finish_reason": "stop",
-        }
-        return httpx.Response(200, json={"id": "1", "model": "served-model", "choices": [choice]})
-
-    async with connected(endpoint) as client:
-        executor = AgenticExecutor(
-            client,
-            ToolRegistry([weather]),
-            ToolContextManager(tmp_path),
-            limits=RunLimits(max_rounds=1),
-        )
-        await executor.execute_task("Ask for the weather", "q")
+    calls = [{"tool": "weather", "args": {"city": "Oslo"}, "id": f"{CANARY}id"}]
+    await run_once(tmp_path, {"content": json.dumps({"calls": calls})})
     [call] = named(exported, "execute_tool weather")
     assert "gen_ai.tool.call.id" not in facts(call)
