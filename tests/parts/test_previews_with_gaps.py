@@ -1,7 +1,5 @@
 """Previews of tables with empty cells: none raises, and no matching record is lost."""
 
-import asyncio
-import logging
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -46,29 +44,19 @@ def tables(count: int, seed: int) -> Iterator[tuple[list[dict[str, Any]], str]]:
         yield rows, f"What is the {random_.choice(ORDERS)} of the {random_.choice(CONDITIONS)}?"
 
 
-async def offload_all(count: int, seed: int) -> None:
-    policy = OffloadPolicy(max_whole_tokens=0)
-    for rows, question in tables(count, seed):
-        store = InMemoryContextPointerStore()
-        session = Session(store, config=SessionConfig(offload=policy), session_id="s")
+@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.torture)])
+async def test_previews_of_tables_with_gaps_never_fall_back(
+    caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    config = SessionConfig(offload=OffloadPolicy(max_whole_tokens=0))
+    for rows, question in tables(count, seed=count):
+        session = Session(InMemoryContextPointerStore(), config=config, session_id="s")
         shown = await session.offload(rows, tool="orders", args={}, query=question)
         assert shown.pointer_id is not None
-        pointers = store.list(query_id="s")
-        format_selected_contexts(pointers=pointers, store=store, max_chars=900, query=question)
-
-
-def test_previews_of_tables_with_gaps_never_fall_back(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "llm_common"):
-        asyncio.run(offload_all(100, seed=1))
-    assert caplog.messages == []
-
-
-@pytest.mark.torture
-def test_two_thousand_previews_of_tables_with_gaps_never_fall_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.WARNING, "llm_common"):
-        asyncio.run(offload_all(2_000, seed=2))
+        pointers = session.store.list(query_id="s")
+        format_selected_contexts(
+            pointers=pointers, store=session.store, max_chars=900, query=question
+        )
     assert caplog.messages == []
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -18,53 +18,42 @@ from llm_common.memory import (
 from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
 from llm_common.tools import ToolRegistry
 
+HANGS = object()
 
-class Silent:
-    """A memory that returns nothing."""
+
+async def replied(reply: Any) -> Any:
+    """Return a reply of a memory, raise it, or hang."""
+    if isinstance(reply, Exception):
+        raise reply
+    if reply is HANGS:
+        await asyncio.sleep(60)
+    return reply
+
+
+class Scripted:
+    """A memory with one reply for each question."""
+
+    def __init__(self, summary: object = " \n", hits: object = ()) -> None:
+        self._summary, self._hits = summary, hits
 
     async def append_event(self, session_id: str, event: Event) -> None:
         raise NotImplementedError
 
     async def summarize_episode(self, session_id: str) -> str | None:
-        return " \n"
+        return cast("str | None", await replied(self._summary))
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        return []
+        return cast("list[MemoryHit]", await replied(self._hits))
 
 
-class Raising(Silent):
-    async def summarize_episode(self, session_id: str) -> str | None:
-        raise ZeroDivisionError("the user's secret")
-
-    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        raise ZeroDivisionError("the user's secret")
+def hit(text: str, session_id: str = "s1") -> MemoryHit:
+    return MemoryHit(session_id=session_id, event=Event(text=text), score=1)
 
 
-class Hanging(Silent):
-    async def summarize_episode(self, session_id: str) -> str | None:
-        await asyncio.sleep(60)
-        return "late"
-
-    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        await asyncio.sleep(60)
-        return []
-
-
-class Odd(Silent):
-    async def summarize_episode(self, session_id: str) -> str | None:
-        return 5  # type: ignore[return-value] # what foreign code may do
-
-    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        return ["line"]  # type: ignore[list-item] # what foreign code may do
-
-
-class Leaking(Silent):
-    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        owners = ("other", filters.session_id, "S1", "s1 ")
-        return [
-            MemoryHit(session_id=owner, event=Event(text=f"of {owner}!"), score=1)
-            for owner in owners
-        ]
+SILENT = Scripted()
+RAISING = Scripted(*[ZeroDivisionError("the user's secret")] * 2)
+HANGING = Scripted(HANGS, HANGS)
+ODD = Scripted(5, ["line"])  # what foreign code may do
 
 
 @pytest.fixture
@@ -97,7 +86,7 @@ async def test_summary_first_then_the_retrieved_lines_s3_02(memory: InMemoryMemo
 
 async def test_without_a_summary_only_the_lines_are_included_s3_02(memory: InMemoryMemory) -> None:
     [only] = (
-        await ContextBuilder(Silent(), memory).build(TriggerInput(session_id="s1", goal="zebra"))
+        await ContextBuilder(SILENT, memory).build(TriggerInput(session_id="s1", goal="zebra"))
     ).context_docs
     assert only.startswith("Retrieved context\n")
 
@@ -106,10 +95,10 @@ async def test_without_a_summary_only_the_lines_are_included_s3_02(memory: InMem
     ("writer", "reader"),
     [
         (None, None),
-        (Raising(), Raising()),
-        (Silent(), Silent()),
-        (Hanging(), Hanging()),
-        (Odd(), Odd()),
+        (RAISING, RAISING),
+        (SILENT, SILENT),
+        (HANGING, HANGING),
+        (ODD, ODD),
     ],
     ids=["missing", "raising", "silent", "hanging", "odd"],
 )
@@ -121,20 +110,18 @@ async def test_the_part_of_a_failing_memory_is_omitted_s3_02(
         bundle = await builder.build(TriggerInput(session_id="s1", goal="zebra"))
     assert (bundle.context_docs, bundle.instructions) == ([], "zebra")
     assert "secret" not in caplog.text
-    assert ("the memory reader raised" in caplog.text) == isinstance(
-        reader, Raising | Hanging | Odd
-    )
+    assert ("the memory reader raised" in caplog.text) == (reader in {RAISING, HANGING, ODD})
 
 
 async def test_a_failing_part_does_not_affect_the_other_s3_02(memory: InMemoryMemory) -> None:
     trigger = TriggerInput(session_id="s1", goal="zebra")
-    assert len((await ContextBuilder(Raising(), memory).build(trigger)).context_docs) == 1
-    assert len((await ContextBuilder(memory, Raising()).build(trigger)).context_docs) == 1
+    assert len((await ContextBuilder(RAISING, memory).build(trigger)).context_docs) == 1
+    assert len((await ContextBuilder(memory, RAISING).build(trigger)).context_docs) == 1
 
 
 async def test_cancellation_passes_through_s3_02() -> None:
     building = asyncio.create_task(
-        ContextBuilder(Hanging(), Hanging()).build(TriggerInput(session_id="s", goal="x"))
+        ContextBuilder(HANGING, HANGING).build(TriggerInput(session_id="s", goal="x"))
     )
     await asyncio.sleep(0.01)
     building.cancel()
@@ -151,25 +138,16 @@ async def test_without_a_goal_nothing_is_retrieved_f_146(
 
 
 async def test_lines_of_another_session_are_dropped_s3_04_f_145() -> None:
-    bundle = await ContextBuilder(None, Leaking()).build(
-        TriggerInput(session_id="s1", goal="zebra")
-    )
+    owners = ("other", "s1", "S1", "s1 ")
+    leaking = Scripted(hits=[hit(f"of {owner}!", owner) for owner in owners])
+    bundle = await ContextBuilder(None, leaking).build(TriggerInput(session_id="s1", goal="zebra"))
     assert bundle.context_docs == ["Retrieved context\n- user: of s1!"]
 
 
-class Generous(Silent):
-    async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        hits = [
-            MemoryHit(session_id=filters.session_id, event=Event(text=f"line {n}"), score=1)
-            for n in range(k + 9)
-        ]
-        return [hits[0].model_copy(update={"session_id": "other"}), *hits]
-
-
 async def test_at_most_k_lines_of_a_reader_are_included_s3_02() -> None:
-    bundle = await ContextBuilder(None, Generous(), k=2).build(
-        TriggerInput(session_id="s", goal="zebra")
-    )
+    generous = Scripted(hits=[hit("foreign", "other"), *(hit(f"line {n}") for n in range(11))])
+    trigger = TriggerInput(session_id="s1", goal="zebra")
+    bundle = await ContextBuilder(None, generous, k=2).build(trigger)
     assert bundle.context_docs == ["Retrieved context\n- user: line 0\n- user: line 1"]
 
 
