@@ -58,6 +58,19 @@ async def session(*results: Any) -> ToolContextManager:
     return manager
 
 
+async def stored_rows() -> tuple[ToolContextManager, ContextPointer]:
+    manager = await session(ROWS)
+    return manager, manager.get_all_pointers()[0]
+
+
+async def ask(
+    *replies: Any, manager: ToolContextManager | None = None, **options: Any
+) -> tuple[Answer, ScriptedClient]:
+    """Ask for the dearest order a model that replies by a script, in a small prompt."""
+    client, answering = ScriptedClient(replies), Answering(**({"budget": SMALL} | options))
+    return await answering.answer(client, manager or await session(ROWS), query=QUESTION), client
+
+
 def call(arguments: object, name: str = "read_context", call_id: str = "c1") -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
@@ -103,20 +116,19 @@ async def test_outputs_that_are_shown_whole_are_not_offered_again() -> None:
 
 
 async def test_a_model_that_does_not_ask_to_read_costs_one_call() -> None:
-    client = ScriptedClient(["I would have to look."])
-    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
+    answer, client = await ask("I would have to look.")
     assert (answer.text, len(client.calls)) == ("I would have to look.", 1)
     [tool] = client.calls[0].options["tools"]
     assert tool["function"]["name"] == "read_context"
 
 
 async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
-    client = ScriptedClient(
-        [calls(call(found(pointer.pointer_id)), text="Let me look."), "It cost 90001 euros."]
+    manager, pointer = await stored_rows()
+    answer, client = await ask(
+        calls(call(found(pointer.pointer_id)), text="Let me look."),
+        "It cost 90001 euros.",
+        manager=manager,
     )
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
     assert (answer.status, answer.text, answer.failures) == ("ok", "It cost 90001 euros.", ())
     [read] = answer.reads
     assert (read.pointer_id, read.args, read.problem) == (
@@ -140,11 +152,11 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
 
 
 async def test_the_same_read_again_is_answered_in_one_line() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     again = found(pointer.pointer_id)
-    client = ScriptedClient([calls(call(again)), calls(call(again, call_id="c2")), "90,001."])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    answer, client = await ask(
+        calls(call(again)), calls(call(again, call_id="c2")), "90,001.", manager=manager
+    )
     assert [bool(read.problem) for read in answer.reads] == [False, True]
     results = [str(message.content) for message in client.calls[2].messages if message.tool_call_id]
     assert "90001" in results[0]
@@ -153,13 +165,11 @@ async def test_the_same_read_again_is_answered_in_one_line() -> None:
 
 
 async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
-    manager = await session(ROWS)
     usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
     last = LLMResponse(
         id="2", model="m", content="90001", finish_reason="stop", usage=usage, cost_usd=0.5
     )
-    client = ScriptedClient([calls(call(found("x"))), last])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    answer, _ = await ask(calls(call(found("x"))), last)
     assert (answer.usage.prompt_tokens, answer.usage.total_tokens, answer.cost_usd) == (
         150,
         156,
@@ -171,8 +181,7 @@ async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
 @pytest.mark.parametrize("fenced", [False, True])
 @pytest.mark.parametrize("keys", [("tool", "args"), ("name", "arguments")])
 async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str, str]) -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     reply = json.dumps({keys[0]: "read_context", keys[1]: found(pointer.pointer_id)})
     client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
     answering = Answering(budget=SMALL)
@@ -198,65 +207,55 @@ async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str
     ],
 )
 async def test_json_that_is_no_call_is_the_answer(reply: str) -> None:
-    client = ScriptedClient([reply])
-    answering = Answering(budget=SMALL, native_tools=False)
-    answer = await answering.answer(client, await session(ROWS), query=QUESTION)
+    answer, client = await ask(reply, native_tools=False)
     assert (answer.text, answer.reads) == (reply, ())
     assert "tools" not in client.calls[0].options
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
 async def test_an_endpoint_that_takes_no_tools_is_asked_by_json(status: int) -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     refusal = LLMStatusError("refused", status=status, body="this model does not support tools")
     reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
-    client = ScriptedClient([refusal, reply, "It cost 90001 euros."])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    answer, client = await ask(refusal, reply, "It cost 90001 euros.", manager=manager)
     assert (answer.text, len(answer.reads), len(answer.attempts)) == ("It cost 90001 euros.", 1, 3)
     assert ["tools" in request.options for request in client.calls] == [True, False, False]
 
 
-async def test_the_model_sees_why_a_read_failed() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
-    told = {
-        "no such id": (
-            call({"id": "0" * 12}),
-            "no stored result of this session has this id",
-        ),
-        "no path": (
-            call({"id": pointer.pointer_id, "path": "/x"}),
-            "leads nowhere",
-        ),
-        "no object": (call('{"id": '), "not one whole JSON object"),
-        "another tool": (call({}, name="search"), "no tool has this name. Call read_context"),
-        "no id": (call({}), '"id" is a required'),
-    }
-    for reply, problem in told.values():
-        client = ScriptedClient([calls(reply), "It could not be read."])
-        answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
-        assert (answer.status, answer.text) == ("ok", "It could not be read.")
-        assert problem in str(client.calls[1].messages[-1].content)
-        assert problem in answer.reads[0].problem
+@pytest.mark.parametrize(
+    ("arguments", "name", "problem"),
+    [
+        ({"id": "0" * 12}, "read_context", "no stored result of this session has this id"),
+        ({"path": "/x"}, "read_context", '"id" is a required'),
+        ('{"id": ', "read_context", "not one whole JSON object"),
+        ({}, "search", "no tool has this name. Call read_context"),
+    ],
+    ids=["no such id", "no id", "no object", "another tool"],
+)
+async def test_the_model_sees_why_a_read_failed(arguments: object, name: str, problem: str) -> None:
+    answer, client = await ask(calls(call(arguments, name)), "It could not be read.")
+    assert (answer.status, answer.text) == ("ok", "It could not be read.")
+    assert problem in str(client.calls[1].messages[-1].content)
+    assert problem in answer.reads[0].problem
 
 
 async def test_the_model_sees_that_a_json_call_was_incomplete() -> None:
-    client = ScriptedClient(['{"tool": "read_context", "args": {"id": x}}', "No."])
-    answering = Answering(budget=SMALL, native_tools=False)
-    answer = await answering.answer(client, await session(ROWS), query=QUESTION)
+    reply = '{"tool": "read_context", "args": {"id": x}}'
+    answer, client = await ask(reply, "No.", native_tools=False)
     assert answer.text == "No."
     assert "not one whole JSON object" in str(client.calls[1].messages[-1].content)
 
 
 async def test_after_the_last_read_the_model_must_answer() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     whole = {"id": pointer.pointer_id}
-    client = ScriptedClient(
-        [calls(call(whole), call(whole, call_id="c2")), calls(call(whole)), "Done."]
+    answer, client = await ask(
+        calls(call(whole), call(whole, call_id="c2")),
+        calls(call(whole)),
+        "Done.",
+        manager=manager,
+        max_reads=1,
     )
-    answer = await Answering(budget=SMALL, max_reads=1).answer(client, manager, query=QUESTION)
     assert (answer.text, len(answer.reads)) == ("Done.", 1)
     assert ["tools" in request.options for request in client.calls] == [True, True, False]
     first, refused, *_, last = client.calls[2].messages[-5:]
@@ -267,12 +266,9 @@ async def test_after_the_last_read_the_model_must_answer() -> None:
 
 
 async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
-    answering = Answering(budget=SMALL, native_tools=False, max_reads=2)
-    client = ScriptedClient([], default=reply)
-    answer = await answering.answer(client, manager, query=QUESTION)
+    answer, client = await ask(*[reply] * 4, manager=manager, native_tools=False, max_reads=2)
     assert (answer.status, answer.text, len(answer.reads), len(client.calls)) == (
         "invalid",
         None,
@@ -284,19 +280,17 @@ async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
 
 
 async def test_a_read_gets_as_much_as_there_is_room_for() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
-    client = ScriptedClient([calls(call({"id": pointer.pointer_id}))] * 3, default="Done.")
+    manager, pointer = await stored_rows()
+    replies = [calls(call({"id": pointer.pointer_id}))] * 3
     budget = TokenBudget(max_input_tokens=2_000, max_output_tokens=200)
-    answer = await Answering(budget=budget, max_reads=3).answer(client, manager, query=QUESTION)
+    answer, _ = await ask(*replies, "Done.", manager=manager, budget=budget, max_reads=3)
     first, *_, last = answer.reads
     assert 300 < first.tokens < 1_000
     assert (first.problem, last.problem[:12]) == ("", "Nothing was ")
 
 
 async def test_max_reads_of_zero_offers_no_reader() -> None:
-    client = ScriptedClient(["Unknown."])
-    await Answering(budget=SMALL, max_reads=0).answer(client, await session(ROWS), query=QUESTION)
+    _, client = await ask("Unknown.", max_reads=0)
     assert client.calls[0].options == {}
 
 
@@ -304,8 +298,7 @@ async def test_an_output_that_is_gone_is_a_failure_and_not_offered() -> None:
     manager = await session(ROWS, ROWS[:2000])
     gone, kept = manager.get_all_pointers()
     manager.pointer_store.delete(query_id=manager.session_id, pointer_ids=[gone.pointer_id])
-    client = ScriptedClient(["Unknown."])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    answer, client = await ask("Unknown.", manager=manager)
     prompt = text_of(client.calls[0].messages)
     assert answer.failures == (f"the stored output {gone.pointer_id} cannot be loaded",)
     assert f"- {answer.failures[0]}" in prompt
@@ -332,10 +325,7 @@ async def test_the_reader_has_the_executors_name_for_it(tmp_path: Path) -> None:
 
 
 async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
-    client = ScriptedClient([calls(call({})), lambda _: asyncio.sleep(30, "late")])
-    answer = await Answering(budget=SMALL, timeout_s=1.5).answer(
-        client, await session(ROWS), query=QUESTION
-    )
+    answer, _ = await ask(calls(call({})), lambda _: asyncio.sleep(30, "late"), timeout_s=1.5)
     assert (answer.status, len(answer.reads)) == ("timeout", 1)
 
 
@@ -442,11 +432,11 @@ async def test_unread_outputs_are_listed_in_part_first_and_hidden_by_age() -> No
 
 
 async def test_an_endpoint_that_took_tools_once_is_not_asked_by_json() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     refusal = LLMStatusError("refused", status=400, body="tools are not supported")
-    client = ScriptedClient([calls(call(found(pointer.pointer_id))), refusal, "It cost 6 euros."])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    answer, client = await ask(
+        calls(call(found(pointer.pointer_id))), refusal, "It cost 6 euros.", manager=manager
+    )
     assert (answer.status, len(client.calls)) == ("error", 2)
 
 
@@ -483,17 +473,16 @@ async def test_a_read_that_hangs_ends_with_the_time_of_the_answer() -> None:
     ],
 )
 async def test_another_refusal_is_not_repeated_by_json(refusal: LLMStatusError) -> None:
-    client = ScriptedClient([refusal, "It cost 6 euros."])
-    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
+    answer, client = await ask(refusal, "It cost 6 euros.")
     assert (answer.status, len(client.calls)) == ("error", 1)
 
 
 async def test_calls_without_an_id_get_one_each() -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
+    manager, pointer = await stored_rows()
     reads = [call(found(pointer.pointer_id), call_id="") for _ in range(2)]
-    client = ScriptedClient([calls(*reads), calls(reads[0]), "It cost 90001 euros."])
-    answer = await Answering(budget=SMALL, max_reads=3).answer(client, manager, query=QUESTION)
+    answer, client = await ask(
+        calls(*reads), calls(reads[0]), "It cost 90001 euros.", manager=manager, max_reads=3
+    )
     assert answer.status == "ok"
     messages = client.calls[-1].messages
     ids = [entry["id"] for message in messages for entry in message.tool_calls or ()]

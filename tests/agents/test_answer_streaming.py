@@ -144,41 +144,28 @@ def test_thinking_is_not_held_while_it_goes_on() -> None:
     assert shown.feed("</think> Snow") + shown.end() == "Snow"
 
 
-@pytest.mark.parametrize("remark", ["", "Let me look. "])
-async def test_only_the_answer_after_the_reads_is_shown(remark: str) -> None:
-    manager = await session(ROWS)
-    [pointer] = manager.get_all_pointers()
-    turns = [
-        stream(remark, **read("c1", id=pointer.pointer_id)),
-        stream(remark, **read("c2", id="none")),
-        stream("90001 ", "euros."),
-    ]
+LONG = "What I know so far. " * 20
+READ = [stream("Let me look. ", **read("c1", id="none")), stream("", **read("c2", id="none"))]
+JSON_READ = stream(' {"tool": "read_', 'context", "args": {"id": "x"}}')
+
+
+@pytest.mark.parametrize(
+    ("turns", "native_tools", "shown"),
+    [
+        ([*READ, stream("90001 ", "euros.")], True, "90001 euros."),
+        ([stream(LONG, **read("c1", id="x")), stream("Done.")], True, f"{LONG.strip()}\n\nDone."),
+        ([JSON_READ, stream("``", "no` ", "answer.")], False, "``no` answer."),
+    ],
+    ids=["remarks", "long-text", "call-by-json"],
+)
+async def test_only_the_answer_and_a_long_text_before_a_read_are_shown(
+    turns: list[Script], native_tools: bool, shown: str
+) -> None:
+    answering = SMALL.model_copy(update={"native_tools": native_tools})
     async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
-        texts, answer = await told(client, manager)
-    assert "".join(texts) == answer.text == "90001 euros."
-    assert [bool(each.problem) for each in answer.reads] == [False, True]
-
-
-async def test_a_long_text_before_a_read_is_shown_and_begins_the_answer() -> None:
-    manager = await session(ROWS)
-    long = "What I know so far. " * 20
-    turns = [stream(long, **read("c1", id="none")), stream("Done.")]
-    async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
-        texts, answer = await told(client, manager)
-    assert "".join(texts) == answer.text == f"{long.strip()}\n\nDone."
-
-
-async def test_a_call_by_json_is_not_shown() -> None:
-    manager = await session(ROWS)
-    answering = SMALL.model_copy(update={"native_tools": False})
-    turns = [
-        stream(' {"tool": "read_', 'context", "args": {"id": "x"}}'),
-        stream("``", "no` ", "answer."),
-    ]
-    async with loopback(*turns) as server, OpenAICompatibleClient(server.config()) as client:
-        texts, answer = await told(client, manager, answering)
-    assert "".join(texts) == answer.text == "``no` answer."
-    assert len(answer.reads) == 1
+        texts, answer = await told(client, await session(ROWS), answering)
+    assert "".join(texts) == answer.text == shown
+    assert len(answer.reads) == len(turns) - 1
 
 
 @pytest.mark.parametrize(
@@ -266,10 +253,8 @@ async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:
     prompt = prompt_of(client)
     assert "the second text" in prompt
     assert "the first text" not in prompt
-    assert answer.context is not None
-    assert [pointer.pointer_id for pointer in answer.context.outputs] == [second.pointer_id]
-    assert len(answer.attempts) == 2
     assert first.pointer_id not in prompt
+    assert len(answer.attempts) == 2
 
 
 @pytest.mark.parametrize(

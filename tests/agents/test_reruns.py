@@ -33,6 +33,8 @@ QUESTION = {"role": "user", "content": "Which parts are there?"}
 class Conversation:
     """A session with the messages of a plain loop."""
 
+    first: Offloaded
+
     def __init__(self, session: Session | None = None, *, tool: str = "list_parts") -> None:
         self.session = session or Session(InMemoryContextPointerStore(), session_id="user:42")
         self.tool = tool
@@ -61,23 +63,27 @@ class Conversation:
         return shown
 
 
-async def test_the_same_result_is_one_line_that_names_its_pointer_t_05() -> None:
+@pytest.fixture
+async def talk() -> Conversation:
+    """A conversation in which a tool returned rows, whose preview is `first`."""
     talk = Conversation()
-    first = await talk.run(ROWS)
+    talk.first = await talk.run(ROWS)
+    return talk
+
+
+async def test_the_same_result_is_one_line_that_names_its_pointer_t_05(talk: Conversation) -> None:
     again = await talk.run(ROWS)
     assert again.form == "identical"
     assert not again.is_whole
-    assert again.pointer_id == first.pointer_id
+    assert again.pointer_id == talk.first.pointer_id
     assert str(again) == (
-        f"Identical to the result above: list_parts ({first.pointer_id}) returned the same "
-        f"{first.total_chars:,} characters again. Read them with read_context and this id."
+        f"Identical to the result above: list_parts ({talk.first.pointer_id}) returned the same "
+        f"{talk.first.total_chars:,} characters again. Read them with read_context and this id."
     )
     assert len(talk.session.store.list(query_id="user:42")) == 1
 
 
-async def test_another_process_finds_the_output_in_the_messages_t_05() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_another_process_finds_the_output_in_the_messages_t_05(talk: Conversation) -> None:
     talk.session = Session(talk.session.store, session_id="user:42")
     assert (await talk.run(ROWS)).form == "identical"
 
@@ -89,10 +95,8 @@ async def test_another_process_finds_the_output_in_the_messages_t_05() -> None:
         lambda text: [{"type": "output_text", "text": text}],
     ],
 )
-async def test_an_output_in_one_block_of_text_is_found(shape: Any) -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
-    talk.messages[-1]["content"] = shape(str(first))
+async def test_an_output_in_one_block_of_text_is_found(talk: Conversation, shape: Any) -> None:
+    talk.messages[-1]["content"] = shape(str(talk.first))
     assert (await talk.run(ROWS)).form == "identical"
 
 
@@ -115,40 +119,38 @@ def edited_in_the_note(text: str) -> str:
         lambda text: "[Old tool result cleared]",
     ],
 )
-async def test_an_output_that_was_edited_is_not_referred_to_t_05(edit: Any, result: Any) -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
-    assert edit(str(first)) != str(first)
-    talk.messages[-1]["content"] = edit(str(first))
+async def test_an_output_that_was_edited_is_not_referred_to_t_05(
+    talk: Conversation, edit: Any, result: Any
+) -> None:
+    assert edit(str(talk.first)) != str(talk.first)
+    talk.messages[-1]["content"] = edit(str(talk.first))
     assert (await talk.run(result)).form == "preview"
 
 
-async def test_without_messages_no_output_is_referred_to_t_05() -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
+async def test_without_messages_no_output_is_referred_to_t_05(talk: Conversation) -> None:
     assert (await talk.run(ROWS, messages=None)).form == "preview"
     assert (await talk.run(ROWS, messages=[QUESTION])).form == "preview"
     changed = await talk.run(CHANGED, messages=None)
     assert changed.form == "changed"
     assert "above" not in str(changed)
-    assert f"differs from the earlier result {first.pointer_id} of this call" in str(changed)
+    assert f"differs from the earlier result {talk.first.pointer_id} of this call" in str(changed)
     assert (await talk.run(ROWS, messages=[QUESTION])).form == "preview"
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-async def test_a_preview_that_somebody_quotes_is_no_output_t_05(role: str) -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
-    talk.messages[1:] = [{"role": role, "content": str(first)}]
+async def test_a_preview_that_somebody_quotes_is_no_output_t_05(
+    talk: Conversation, role: str
+) -> None:
+    talk.messages[1:] = [{"role": role, "content": str(talk.first)}]
     assert (await talk.run(ROWS)).form == "preview"
 
 
-async def test_the_output_of_another_tool_is_not_the_earlier_output_t_05() -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
+async def test_the_output_of_another_tool_is_not_the_earlier_output_t_05(
+    talk: Conversation,
+) -> None:
     forger = Conversation(tool="fetch_page")
     forger.call()
-    forger.answer(str(first))
+    forger.answer(str(talk.first))
     talk.messages[1:] = forger.messages[1:]
     assert (await talk.run(ROWS)).form == "preview"
     # Two tools share the id of a call, so the output may be of either.
@@ -159,9 +161,9 @@ async def test_the_output_of_another_tool_is_not_the_earlier_output_t_05() -> No
     assert (await talk.run(ROWS)).form == "preview"
 
 
-async def test_a_preview_whose_pointer_has_another_result_now_is_no_output_t_05() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_a_preview_whose_pointer_has_another_result_now_is_no_output_t_05(
+    talk: Conversation,
+) -> None:
     args = {"kind": "all"}
     await talk.session.store.save(
         query_id="user:42", tool_name="list_parts", args=args, result=CHANGED
@@ -169,12 +171,12 @@ async def test_a_preview_whose_pointer_has_another_result_now_is_no_output_t_05(
     assert (await talk.run(CHANGED)).form == "preview"
 
 
-async def test_changes_are_old_then_new_by_key_and_take_a_quarter_at_most_t_05() -> None:
-    talk = Conversation()
-    first = await talk.run(ROWS)
+async def test_changes_are_old_then_new_by_key_and_take_a_quarter_at_most_t_05(
+    talk: Conversation,
+) -> None:
     changed = await talk.run(CHANGED)
     assert changed.form == "changed"
-    assert changed.pointer_id != first.pointer_id
+    assert changed.pointer_id != talk.first.pointer_id
     assert "Changed, by id:\n7: stock: 49 → 0" in str(changed)
     assert COUNTER.count(str(changed)) <= COUNTER.count(str(CHANGED)) / 4
     reading = await talk.session.read(str(changed.pointer_id), path="/7/stock")
@@ -194,15 +196,13 @@ async def test_lines_of_a_text_are_compared_t_05() -> None:
     [{"items": ROWS}, TEXT, [row | {"stock": 1} for row in ROWS]],
     ids=["shape", "type", "all"],
 )
-async def test_what_is_too_different_has_a_preview_t_05(result: Any) -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_what_is_too_different_has_a_preview_t_05(talk: Conversation, result: Any) -> None:
     assert (await talk.run(result)).form == "preview"
 
 
-async def test_changes_of_changes_need_all_before_them_in_the_prompt_t_05() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_changes_of_changes_need_all_before_them_in_the_prompt_t_05(
+    talk: Conversation,
+) -> None:
     await talk.run(CHANGED)
     assert (await talk.run(CHANGED)).form == "identical"
     third = copy.deepcopy(CHANGED)
@@ -212,9 +212,7 @@ async def test_changes_of_changes_need_all_before_them_in_the_prompt_t_05() -> N
     assert (await talk.run(third)).form == "preview"
 
 
-async def test_a_result_that_came_back_is_compared_with_the_newest_t_05() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_a_result_that_came_back_is_compared_with_the_newest_t_05(talk: Conversation) -> None:
     await talk.run(CHANGED)
     back = await talk.run(ROWS)
     assert "7: stock: 0 → 49" in str(back)
@@ -239,9 +237,9 @@ async def test_a_short_result_gets_no_line_that_saves_nothing() -> None:
     assert (await talk.run(ROWS[:2])).form == "preview"
 
 
-async def test_a_new_question_that_the_result_answers_gets_its_preview_t_05() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_a_new_question_that_the_result_answers_gets_its_preview_t_05(
+    talk: Conversation,
+) -> None:
     talk.messages.append({"role": "user", "content": "Look again, please."})
     assert (await talk.run(ROWS)).form == "identical"
     talk.messages.append({"role": "user", "content": "What is the stock of part 512?"})
@@ -278,9 +276,7 @@ async def test_secrets_that_the_store_removes_are_in_no_change_t_05() -> None:
     assert "1 changed, 0 came, 0 went" in str(shown)
 
 
-async def test_a_stored_result_is_compared_only_within_a_prompt() -> None:
-    talk = Conversation()
-    await talk.run(ROWS)
+async def test_a_stored_result_is_compared_only_within_a_prompt(talk: Conversation) -> None:
     args = {"kind": "all"}
     pointer = await talk.session.results.save(CHANGED, tool="list_parts", args=args)
     assert (await talk.run(CHANGED, pointer=pointer, messages=None)).form == "preview"
