@@ -94,19 +94,9 @@ def answer(prompt: str) -> str:
     return f"{cost} Whether it has been shipped could not be looked up." if failed else cost
 
 
-def message(prompt: str, *, native: bool) -> dict[str, Any]:
-    """Return the assistant's message in OpenAI's form."""
+def reply_to(prompt: str) -> str:
+    """Return the model's reply to a prompt."""
     if "You choose the tool calls" not in prompt:
-        return {"role": "assistant", "content": answer(prompt)}
+        return answer(prompt)
     calls, again = choose(prompt)
-    if not native or not calls:
-        return {"role": "assistant", "content": json.dumps({"calls": calls, "again": again})}
-    made = [
-        {
-            "id": f"c{n}",
-            "type": "function",
-            "function": {"name": c["tool"], "arguments": json.dumps(c["args"])},
-        }
-        for n, c in enumerate(calls)
-    ]
-    return {"role": "assistant", "content": None, "tool_calls": made}
+    return json.dumps({"calls": calls, "again": again})

@@ -46,19 +46,12 @@ async def test_a_missing_answer_is_a_status_and_keeps_the_outputs(
     assert runner.context_manager.size == 2
 
 
-async def test_thinking_is_no_part_of_the_answer(tmp_path: Path) -> None:
-    client = ScriptedClient(["<think>Oslo, so snow</think>\n\nSnow, as <think> says."])
-    answer = await forecaster(client, tmp_path).run("Is it snowing in Oslo?", plan=WEATHER)
-    assert answer.text == "Snow, as <think> says."
-
-
 @pytest.mark.parametrize(
     ("count", "outputs"), [(0, ""), (1, "1 stored output"), (3, "3 stored outputs")]
 )
 async def test_a_budget_that_shows_no_output_is_noted_for_model_and_user(
-    tmp_path: Path, count: int, outputs: str
+    manager: ToolContextManager, count: int, outputs: str
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     for city in range(count):
         await manager.save_context(
             query_id="q", tool_name="weather", args={"city": city}, result="Snow all day. " * 2_000

@@ -114,9 +114,11 @@ async def test_the_reason_of_a_raised_error_reaches_everyone(
 
 
 async def test_the_error_of_a_result_is_shown_as_it_is_stored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
+    manager: ToolContextManager,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    exported: InMemorySpanExporter,
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     reply = proposed(("refusing", {"text": WORDS}))
     events, result = await run(tmp_path, reply, manager=manager)
     [error] = errors(events)
@@ -323,9 +325,8 @@ async def test_the_answering_model_sees_the_failures(tmp_path: Path) -> None:
     assert KEY not in prompt
 
 
-async def test_failures_are_the_last_document_to_be_dropped(tmp_path: Path) -> None:
+async def test_failures_are_the_last_document_to_be_dropped(manager: ToolContextManager) -> None:
     client, memory = ScriptedClient(["It could not be read."]), InMemoryMemory()
-    manager = ToolContextManager(tmp_path)
     for number in range(4):
         text = f"filings {number} " + "of last year " * 40
         await memory.append_event(manager.session_id, Event(role=MessageRole.TOOL, text=text))

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,13 @@ from llm_common.agents import (
     ToolResult,
     ToolSelection,
 )
-from llm_common.core import LLMResponse, LLMUsage, OpenAICompatibleClient
+from llm_common.core import LLMResponse, LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError
 from llm_common.testing import ScriptedClient
 from tests.agents import runs
-from tests.agents.five_steps import ANSWER, QUESTION, STEPS, message, registry
-from tests.agents.runs import Chosen, asking, call, events_of, prompt_of, proposed
-from tests.core.loopback import Wire, loopback, ok, response
+from tests.agents.five_steps import ANSWER, QUESTION, STEPS, registry, reply_to
+from tests.agents.runs import Chosen, asking, call, events_of, prompt_of, proposed, text_of
 
 
 def executor_of(
@@ -36,39 +34,20 @@ def executor_of(
     return asking(folder, *replies, **({"registry": registry()} | options))
 
 
-def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
-    """Serve the model of the five steps as a chat completions endpoint."""
-
-    async def script(wire: Wire) -> None:
-        while request := await wire.request():
-            reply = message(
-                "\n".join(str(one["content"]) for one in request.body["messages"]), native=native
-            )
-            finish = "tool_calls" if reply.get("tool_calls") else "stop"
-            choice = {"index": 0, "message": reply, "finish_reason": finish}
-            await wire.send(response(200, ok(choices=[choice])))
-
-    return script
+@pytest.fixture
+def made() -> list[Any]:
+    """The calls that tools add here."""
+    return []
 
 
-@pytest.mark.parametrize(
-    ("native", "plan"), [(False, STEPS), (True, None)], ids=["json-five-tasks", "native-one-task"]
-)
+@pytest.mark.parametrize("plan", [STEPS, None], ids=["five-tasks", "one-task"])
 async def test_five_dependent_steps_end_in_the_right_answer(
-    tmp_path: Path, native: bool, plan: list[str] | None
+    made: list[str], manager: ToolContextManager, plan: list[str] | None
 ) -> None:
-    made: list[str] = []
-    async with (
-        loopback(chat(native=native)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        executor = AgenticExecutor(
-            client,
-            registry(made.append),
-            ToolContextManager(tmp_path),
-            limits=RunLimits(max_rounds=6),
-        )
-        events = await events_of(executor.answer_stream(QUESTION, plan=plan))
+    client = ScriptedClient([], default=lambda messages: reply_to(text_of(messages)))
+    limits = RunLimits(max_rounds=6)
+    executor = AgenticExecutor(client, registry(made.append), manager, limits=limits)
+    events = await events_of(executor.answer_stream(QUESTION, plan=plan))
     answered = events[-1].data
     assert (answered.status, answered.text) == ("ok", ANSWER)
     assert made == ["find_account", "list_orders", "order_items", "price", "shipment"]
@@ -79,11 +58,10 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     assert sum(event.type == "tool_result" for event in events) == 4
 
 
-async def test_a_resumed_call_yields_its_stored_output(tmp_path: Path) -> None:
+async def test_a_resumed_call_yields_its_stored_output(made: list[str], tmp_path: Path) -> None:
     reply = proposed(("order_items", {"order_id": "O-1931"}))
     first, _ = executor_of(tmp_path, reply)
     await first.execute_plan(["Get the items"], "q1", session="ann")
-    made: list[str] = []
     second, _ = executor_of(tmp_path, reply, reply, registry=registry(made.append))
     resumed = second.run_stream(["Get the items"], "q1", session="ann", resume=True)
     [result] = [event.data for event in await events_of(resumed) if event.type == "tool_result"]
@@ -92,21 +70,6 @@ async def test_a_resumed_call_yields_its_stored_output(tmp_path: Path) -> None:
     assert result["resumed"]
     await second.execute_plan(["Get the items"], "q1", session="ann")
     assert made == ["order_items"], "a run that is not resumed makes its calls again"
-
-
-async def test_large_outputs_are_seen_in_the_parts_that_fit_the_task(tmp_path: Path) -> None:
-    executor, client = executor_of(
-        tmp_path,
-        proposed(("list_orders", {"account_id": "A-17"})),
-        proposed(),
-        read_back="read_more",
-    )
-    await executor.execute_plan(["List the orders", "Get the items of the open order"], "q1")
-    prompt = prompt_of(client, 1)
-    assert "O-1931" in prompt
-    assert "O-1000" not in prompt
-    assert "read_more reads it" in prompt
-    assert len(prompt) < 12_000
 
 
 async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> None:
@@ -120,8 +83,9 @@ async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> 
     assert "up to 1 times" in prompt_of(client, 1)
 
 
-async def test_a_call_is_made_once_in_a_task_however_often_it_is_chosen(tmp_path: Path) -> None:
-    made: list[str] = []
+async def test_a_call_is_made_once_in_a_task_however_often_it_is_chosen(
+    made: list[str], tmp_path: Path
+) -> None:
     again = proposed(("price", {"sku": "S-5"}), again=True)
     executor, client = executor_of(tmp_path, again, again, registry=registry(made.append))
     result = await executor.execute_task("Look it up", "q1")
@@ -255,8 +219,9 @@ async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
     assert "max_calls" in told["error"]
 
 
-async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_path: Path) -> None:
-    made: list[str] = []
+async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(
+    made: list[str], tmp_path: Path
+) -> None:
     skus = ["S-1", "S-2", "S-3", "S-4", "S-5"]
     replies = [proposed(("price", {"sku": sku})) for sku in skus]
     for resume, successes in (
@@ -275,8 +240,9 @@ async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_pa
     assert len(made) == 5
 
 
-async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(tmp_path: Path) -> None:
-    made: list[int] = []
+async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(
+    made: list[int], tmp_path: Path
+) -> None:
 
     async def charge(order: int) -> dict[str, object]:
         """Charges a card."""
@@ -293,9 +259,8 @@ async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(tmp_path
 
 
 async def test_no_call_begins_after_the_runs_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
     loop = asyncio.get_running_loop()
     clock = loop.time
 
@@ -323,9 +288,8 @@ async def test_no_call_begins_after_the_runs_time(
 
 
 async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
     may_go_on = asyncio.Event()
     loop = asyncio.get_running_loop()
     clock = loop.time
@@ -390,8 +354,9 @@ def test_a_limit_that_is_none_is_refused(
         RunLimits(**limit)
 
 
-async def test_calls_that_are_repeated_count_towards_max_calls(tmp_path: Path) -> None:
-    made: list[int] = []
+async def test_calls_that_are_repeated_count_towards_max_calls(
+    made: list[int], tmp_path: Path
+) -> None:
 
     async def ask(number: int) -> ToolResult:
         """Returns a failure."""
@@ -413,9 +378,8 @@ async def test_calls_that_are_repeated_count_towards_max_calls(tmp_path: Path) -
     ("max_outputs_tokens", "parts"), [(2_000, ["long", "short"]), (60, ["short"])]
 )
 async def test_a_choice_sees_what_its_task_read_newest_first(
-    tmp_path: Path, max_outputs_tokens: int, parts: list[str]
+    manager: ToolContextManager, tmp_path: Path, max_outputs_tokens: int, parts: list[str]
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     values = {"short": "rain", "long": "snow and ice " * 100}
     pointer = await manager.save_context("report", {}, values)
 
@@ -444,8 +408,7 @@ async def context_with(manager: ToolContextManager, *, max_outputs_tokens: int) 
     return context
 
 
-async def test_an_output_over_the_tokens_is_only_named(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_an_output_over_the_tokens_is_only_named(manager: ToolContextManager) -> None:
     pointer = await manager.save_context("price", {"sku": "S-7"}, {"note": "snow and ice " * 80})
     call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
     context = await context_with(manager, max_outputs_tokens=2_000)
@@ -457,8 +420,7 @@ async def test_an_output_over_the_tokens_is_only_named(tmp_path: Path) -> None:
     assert context == {"stored_outputs": [], "not_listed": 1}
 
 
-async def test_outputs_that_are_not_listed_are_counted(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_outputs_that_are_not_listed_are_counted(manager: ToolContextManager) -> None:
     for number in range(12):
         await manager.save_context("price", {"sku": f"S-{number}"}, {"price_usd": number})
     listed = []
@@ -472,9 +434,8 @@ async def test_outputs_that_are_not_listed_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("result_bytes", [None, 1_000_001])
 async def test_an_output_of_large_or_unknown_size_is_not_loaded(
-    tmp_path: Path, result_bytes: int | None
+    manager: ToolContextManager, result_bytes: int | None
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     pointer = await manager.save_context("price", {"sku": "S-7"}, {"price_usd": 7})
     resized = pointer.model_copy(update={"result_bytes": result_bytes})
     manager.session.results.pointers[pointer.pointer_id] = resized
@@ -483,8 +444,7 @@ async def test_an_output_of_large_or_unknown_size_is_not_loaded(
     assert "result" not in entry
 
 
-async def test_an_output_that_is_gone_is_named_as_gone(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_an_output_that_is_gone_is_named_as_gone(manager: ToolContextManager) -> None:
     pointer = await manager.save_context("price", {"sku": "S-7"}, {"price_usd": 7})
     manager.pointer_store.delete(query_id=pointer.query_id)
     [entry] = (await context_with(manager, max_outputs_tokens=2_000))["stored_outputs"]
@@ -495,8 +455,9 @@ async def test_an_output_that_is_gone_is_named_as_gone(tmp_path: Path) -> None:
     }
 
 
-async def test_the_newest_output_of_a_repeated_call_is_resumed(tmp_path: Path) -> None:
-    made: list[int] = []
+async def test_the_newest_output_of_a_repeated_call_is_resumed(
+    made: list[int], tmp_path: Path
+) -> None:
 
     async def tick() -> int:
         """Counts its calls."""
@@ -510,12 +471,13 @@ async def test_the_newest_output_of_a_repeated_call_is_resumed(tmp_path: Path) -
     assert [(entry["output"], entry["resumed"]) for entry in result.result] == [(2, True)]
 
 
-async def test_a_resumed_output_that_is_gone_is_requested_again(tmp_path: Path) -> None:
+async def test_a_resumed_output_that_is_gone_is_requested_again(
+    made: list[str], tmp_path: Path
+) -> None:
     class Forgetful(FileContextPointerStore):
         def load_result(self, *, pointer: ContextPointer) -> Any:
             raise PointerNotFoundError("gone")
 
-    made: list[str] = []
     reply = proposed(("price", {"sku": "S-5"}))
     for store in (FileContextPointerStore(tmp_path), Forgetful(tmp_path)):
         executor, _ = executor_of(

@@ -295,9 +295,13 @@ async def test_conversations_that_share_an_id_are_not_compared_t_05() -> None:
 # --- folding
 
 
-def folding() -> Conversation:
+@pytest.fixture
+async def folding() -> Conversation:
+    """A conversation whose prompts are folded, in which a tool returned rows."""
     config = SessionConfig(fold=FoldPolicy(max_tokens=1_500))
-    return Conversation(Session(InMemoryContextPointerStore(), session_id="a", config=config))
+    talk = Conversation(Session(InMemoryContextPointerStore(), session_id="a", config=config))
+    talk.first = await talk.run(ROWS)
+    return talk
 
 
 def chatter(count: int) -> list[Any]:
@@ -312,29 +316,27 @@ def refers(messages: Any) -> bool:
     return any("Identical to the result above" in str(one["content"]) for one in messages)
 
 
-async def test_a_result_that_fold_took_from_the_prompt_is_previewed_again_t_05() -> None:
-    talk = folding()
-    first = await talk.run(ROWS)
+async def test_a_result_that_fold_took_from_the_prompt_is_previewed_again_t_05(
+    folding: Conversation,
+) -> None:
     for message in chatter(20):
-        talk.messages.append(message | {"role": "assistant"})
-    again = await talk.run(ROWS)
+        folding.messages.append(message | {"role": "assistant"})
+    again = await folding.run(ROWS)
     assert again.form == "preview"
-    assert again.pointer_id == first.pointer_id
+    assert again.pointer_id == folding.first.pointer_id
 
 
-async def test_fold_replaces_a_line_when_its_result_leaves_t_05() -> None:
-    talk = folding()
-    first = await talk.run(ROWS)
-    assert (await talk.run(ROWS)).form == "identical"
-    assert refers(await talk.session.fold(talk.messages))
+async def test_fold_replaces_a_line_when_its_result_leaves_t_05(folding: Conversation) -> None:
+    assert (await folding.run(ROWS)).form == "identical"
+    assert refers(await folding.session.fold(folding.messages))
     for count in range(1, 20):
-        sent: list[Any] = await talk.session.fold([*talk.messages, *chatter(count)])
-        is_in_view = any(one["content"] == str(first) for one in sent)
+        sent: list[Any] = await folding.session.fold([*folding.messages, *chatter(count)])
+        is_in_view = any(one["content"] == str(folding.first) for one in sent)
         assert refers(sent) == is_in_view
-        assert await talk.session.fold(sent) == sent
-    dropped: list[Any] = await talk.session.fold([QUESTION, *talk.messages[-2:]])
+        assert await folding.session.fold(sent) == sent
+    dropped: list[Any] = await folding.session.fold([QUESTION, *folding.messages[-2:]])
     assert dropped[-1]["content"] == (
-        f"list_parts ({first.pointer_id}) returned the same {first.total_chars:,} characters, not "
+        f"list_parts ({folding.first.pointer_id}) returned the same {folding.first.total_chars:,} characters, not "
         "shown any more. Read them with read_context and this id."
     )
 
@@ -354,12 +356,10 @@ async def test_a_line_is_replaced_if_the_caller_dropped_its_result_t_05(
     assert refers(talk.messages)
 
 
-async def test_a_text_that_looks_like_a_line_is_left_alone_t_05() -> None:
-    talk = folding()
-    first = await talk.run(ROWS)
-    again = await talk.run(ROWS)
+async def test_a_text_that_looks_like_a_line_is_left_alone_t_05(folding: Conversation) -> None:
+    again = await folding.run(ROWS)
     line = str(again)
-    unknown = line.replace(str(first.pointer_id), "0" * 12)
+    unknown = line.replace(str(folding.first.pointer_id), "0" * 12)
     messages: list[Any] = [QUESTION, {"role": "user", "content": line}]
     messages.append({"role": "assistant", "content": line})
     for tool, text in (("fetch_page", line), ("list_parts", unknown), ("list_parts", f"{line} ")):
@@ -367,37 +367,35 @@ async def test_a_text_that_looks_like_a_line_is_left_alone_t_05() -> None:
         forger.call()
         forger.answer(text)
         messages += forger.messages[1:]
-    assert await talk.session.fold(messages) == messages
+    assert await folding.session.fold(messages) == messages
 
 
-async def test_a_forged_preview_keeps_no_line_t_05() -> None:
-    talk = folding()
-    first = await talk.run(ROWS)
-    await talk.run(ROWS)
-    forged = str(first).replace("part 1 ", "part 0 ")
-    talk.messages[2]["content"] = forged
-    sent: list[Any] = await talk.session.fold(talk.messages)
+async def test_a_forged_preview_keeps_no_line_t_05(folding: Conversation) -> None:
+    await folding.run(ROWS)
+    forged = str(folding.first).replace("part 1 ", "part 0 ")
+    folding.messages[2]["content"] = forged
+    sent: list[Any] = await folding.session.fold(folding.messages)
     assert sent[2]["content"] == forged
     assert not refers(sent)
 
 
-async def test_changes_do_not_make_the_result_before_them_a_repeat_t_05() -> None:
-    talk = folding()
-    first = await talk.run(ROWS)
+async def test_changes_do_not_make_the_result_before_them_a_repeat_t_05(
+    folding: Conversation,
+) -> None:
     many = copy.deepcopy(ROWS)
     for row in many[:5]:
         row["stock"] = 0
-    changed = await talk.run(many)
+    changed = await folding.run(many)
     assert changed.form == "changed"
     assert COUNTER.count(str(changed)) > 100
     look = Conversation(tool="look")
     look.call()
     look.answer("a word " * 400)
-    messages = [QUESTION, *look.messages[1:], *talk.messages[1:], *chatter(2)]
-    sent: list[Any] = await talk.session.fold(messages)
+    messages = [QUESTION, *look.messages[1:], *folding.messages[1:], *chatter(2)]
+    sent: list[Any] = await folding.session.fold(messages)
     contents = [one["content"] for one in sent]
     assert "a word " * 400 not in contents
-    assert str(first) in contents
+    assert str(folding.first) in contents
     assert str(changed) in contents
 
 

@@ -49,6 +49,11 @@ def memory_session(session_id: str | None = None, **config: Any) -> Session:
     return Session(store, session_id=session_id, config=SessionConfig(**config))
 
 
+@pytest.fixture
+def session() -> Session:
+    return memory_session()
+
+
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
@@ -139,8 +144,7 @@ async def test_a_session_cannot_read_or_find_what_another_stored_t_01() -> None:
         assert pointer_id not in (await other.pack("part 1999", max_tokens=2_000)).render()
 
 
-async def test_a_result_is_read_in_parts_with_a_cursor_t_01() -> None:
-    session = memory_session()
+async def test_a_result_is_read_in_parts_with_a_cursor_t_01(session: Session) -> None:
     pointer_id = await offload_rows(session, result="\n".join(f"line {n}" for n in range(9_000)))
     assert (await session.read(pointer_id, lines=(5_000, 5_001))).text.startswith("line 4999")
     assert (await session.read(pointer_id, chars=(0, 6))).text == "line 0"
@@ -166,8 +170,7 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
         await search.run({"words": "part 1999", "sql": "SELECT 1"})
 
 
-async def test_bytes_of_a_text_are_a_text_s4_01() -> None:
-    session = memory_session()
+async def test_bytes_of_a_text_are_a_text_s4_01(session: Session) -> None:
     text = "".join(f"{number},größe {number}\n" for number in range(2_000))
     offloaded = await session.offload(text.encode(), tool="run", args={})
     assert offloaded.pointer_id is not None
@@ -329,8 +332,7 @@ async def test_a_tool_that_an_earlier_process_found_is_shown_t_06() -> None:
     assert "approve_ticket" not in names_of(await third.choose_tools(tools, messages=messages))
 
 
-async def test_the_finder_is_shown_only_while_tools_are_hidden_t_06() -> None:
-    session = memory_session()
+async def test_the_finder_is_shown_only_while_tools_are_hidden_t_06(session: Session) -> None:
     own = [tool.definition for tool in session.tools()]
     few = await session.choose_tools([*TOOLS[1:], *own], messages=[user("weather")])
     assert names_of(few) == names_of([*TOOLS, *own[1:3]])
@@ -377,15 +379,7 @@ async def test_tools_of_the_same_name_with_another_schema_are_read_anew() -> Non
     assert await session.choose_tools([changed], messages=messages) == []
 
 
-async def test_messages_that_fit_are_the_same_objects() -> None:
-    messages = [user("hello"), {"role": "assistant", "content": "yes"}]
-    for policy in (FoldPolicy(), None):
-        sent = await memory_session(fold=policy).fold(messages)
-        assert [id(message) for message in sent] == [id(message) for message in messages]
-
-
-async def test_a_pack_holds_results_and_turns_within_its_limit_t_01() -> None:
-    session = memory_session()
+async def test_a_pack_holds_results_and_turns_within_its_limit_t_01(session: Session) -> None:
     pointer_id = await offload_rows(session)
     turns = [
         TurnEntry(
@@ -399,8 +393,9 @@ async def test_a_pack_holds_results_and_turns_within_its_limit_t_01() -> None:
     assert pointer_id in text
 
 
-async def test_an_overview_takes_150_tokens_and_lists_the_newest_first_t_01() -> None:
-    session = memory_session()
+async def test_an_overview_takes_150_tokens_and_lists_the_newest_first_t_01(
+    session: Session,
+) -> None:
     assert session.overview() == "No results are stored."
     rows = ROWS[:300]
     ids = [await offload_rows(session, args={"page": page}, result=rows) for page in range(30)]
@@ -434,8 +429,7 @@ async def test_clearing_removes_all_of_the_session_and_nothing_else_t_01(tmp_pat
     assert (await Session(store, session_id="user:43").read(other_id)).total_chars > 0
 
 
-async def test_results_may_be_offloaded_side_by_side_and_on_other_loops() -> None:
-    session = memory_session()
+async def test_results_may_be_offloaded_side_by_side_and_on_other_loops(session: Session) -> None:
     ids = await asyncio.gather(*(offload_rows(session, args={"n": n}) for n in range(8)))
     ids.append(await asyncio.to_thread(lambda: asyncio.run(offload_rows(session))))
     assert len({*ids}) == 9

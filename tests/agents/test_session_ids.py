@@ -35,6 +35,11 @@ class Orders:
         return ROWS
 
 
+@pytest.fixture
+def orders() -> Orders:
+    return Orders()
+
+
 def executor_of(folder: Path, orders: Orders, session: Any = None) -> AgenticExecutor:
     tools = ToolRegistry([Tool(orders.list_orders, read_only=True)])
     if session is None:
@@ -74,9 +79,8 @@ def test_the_id_of_a_run_is_no_session_id_f_216(
 
 @pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
 async def test_an_executor_refuses_the_id_of_a_run_as_a_session_f_216(
-    tmp_path: Path, run_id: str
+    orders: Orders, tmp_path: Path, run_id: str
 ) -> None:
-    orders = Orders()
     with pytest.raises(InvalidIdError, match="query id of a run"):
         await executor_of(tmp_path, orders).execute_plan([QUESTION], "q1", session=run_id)
     assert orders.calls == 0
@@ -107,10 +111,11 @@ async def test_a_conversation_named_like_a_run_sees_nothing_of_it_f_216(tmp_path
     assert [pointer.pointer_id for pointer in own.results.list_all()] == [pointer_id]
 
 
-async def test_a_conversation_named_like_a_run_plants_nothing_in_it_f_216(tmp_path: Path) -> None:
+async def test_a_conversation_named_like_a_run_plants_nothing_in_it_f_216(
+    orders: Orders, tmp_path: Path
+) -> None:
     other = Sessions(tmp_path).get(f"alice/{RUN}")
     await other.results.save("planted", tool="list_orders", args={}, task_id="1")
-    orders = Orders()
     executor = executor_of(tmp_path, orders)
     [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice", resume=True)
     assert orders.calls == 1
@@ -127,8 +132,9 @@ async def test_no_session_saves_under_the_run_of_another_f_216(
     assert FileContextPointerStore(tmp_path).list(query_id=f"alice/{RUN}") == []
 
 
-async def test_a_run_without_a_session_is_not_stored_as_that_of_one_f_216(tmp_path: Path) -> None:
-    orders = Orders()
+async def test_a_run_without_a_session_is_not_stored_as_that_of_one_f_216(
+    orders: Orders, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidIdError, match="the run of another session"):
         await executor_of(tmp_path, orders).execute_plan([QUESTION], f"alice/{RUN}")
     assert orders.calls == 0
@@ -136,7 +142,7 @@ async def test_a_run_without_a_session_is_not_stored_as_that_of_one_f_216(tmp_pa
 
 @pytest.mark.parametrize("kind", ["id", "session", "own", "manager"])
 async def test_a_stored_run_still_resumes_in_its_own_session_f_216(
-    tmp_path: Path, kind: str
+    orders: Orders, tmp_path: Path, kind: str
 ) -> None:
     """The files are those that every version so far has written."""
     store = FileContextPointerStore(tmp_path)
@@ -151,7 +157,6 @@ async def test_a_stored_run_still_resumes_in_its_own_session_f_216(
     saved = await store.save(
         query_id=run_id, task_id="1", tool_name="list_orders", args={}, result=ROWS
     )
-    orders = Orders()
     sessions: dict[str, Any] = {
         "id": "alice",
         "session": Session(tmp_path, session_id="alice"),

@@ -28,6 +28,11 @@ BUYERS = [{"id": n, "name": f"Buyer {n}", "note": "x" * 80} for n in range(200)]
 CONFIG = SessionConfig(offload=OffloadPolicy(max_whole_tokens=100))
 
 
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(tmp_path, config=CONFIG)
+
+
 async def offloaded(session: Session, result: Any, tool: str, **args: Any) -> str:
     """Return the name of the result's table, as its preview has it."""
     shown = await session.offload(result, tool=tool, args=args)
@@ -36,8 +41,7 @@ async def offloaded(session: Session, result: Any, tool: str, **args: Any) -> st
     return found[1]
 
 
-async def test_a_preview_names_the_table_that_a_query_joins(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_a_preview_names_the_table_that_a_query_joins(session: Session) -> None:
     orders = await offloaded(session, ORDERS, "get_orders")
     buyers = await offloaded(session, json.dumps({"data": BUYERS}), "list-buyers")
     assert re.fullmatch(r"get_orders_[0-9a-f]{6}", orders)
@@ -50,8 +54,7 @@ async def test_a_preview_names_the_table_that_a_query_joins(tmp_path: Path) -> N
     assert "\nname | sum(total)\nBuyer 49 | 102400\nBuyer 48 | 102300\n" in answer
 
 
-async def test_tables_are_listed_with_their_columns_newest_first(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_tables_are_listed_with_their_columns_newest_first(session: Session) -> None:
     nested = [
         {"no": n, "items": [{"sku": i, "text": "x" * 20} for i in range(3)]} for n in range(90)
     ]
@@ -91,8 +94,7 @@ async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path
         await session.query(sql, cursor=f"999999999.{digest}")
 
 
-async def test_an_answer_without_rows_says_what_may_be_wrong(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_an_answer_without_rows_says_what_may_be_wrong(session: Session) -> None:
     name = await offloaded(session, BUYERS, "get_buyers")
     answer = await session.query(f"SELECT * FROM {name} WHERE name = 'buyer 7'")
     assert answer.startswith("0 rows. If you expected some, look at the values")
@@ -140,8 +142,9 @@ async def test_records_that_the_store_no_longer_has_are_not_read_s0_21(
             await session.query(count)
 
 
-async def test_results_of_a_tool_with_a_long_name_have_tables_of_their_own(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_results_of_a_tool_with_a_long_name_have_tables_of_their_own(
+    session: Session,
+) -> None:
     tables = []
     for page in (1, 2):
         rows = [
@@ -158,8 +161,7 @@ async def test_results_of_a_tool_with_a_long_name_have_tables_of_their_own(tmp_p
     }
 
 
-async def test_lists_whose_names_differ_in_case_are_two_tables(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_lists_whose_names_differ_in_case_are_two_tables(session: Session) -> None:
     lists = {name: [{"id": n, "of": name} for n in range(60)] for name in ("all", "Items", "items")}
     table = await offloaded(session, lists, "get_items")
     answer = await session.query(
@@ -182,8 +184,7 @@ async def test_too_many_cells_for_one_query_are_refused_by_name_and_read_once() 
         assert "\n40000\n" in await session.query(f"SELECT count(*) FROM {name}")
 
 
-async def test_the_tool_answers_and_its_answer_is_never_offloaded(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_the_tool_answers_and_its_answer_is_never_offloaded(session: Session) -> None:
     name = await offloaded(session, BUYERS, "get_buyers")
     tools = {tool.name: tool for tool in session.tools()}
     answer = await tools["query_context"].run({"sql": f"SELECT name FROM {name}"})
@@ -277,8 +278,7 @@ async def test_all_tables_are_listed_and_only_the_newest_are_read_t_04() -> None
         assert (await reader.tables())[-1].rows == 9_000
 
 
-async def test_many_columns_of_a_listed_table_are_counted(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_many_columns_of_a_listed_table_are_counted(session: Session) -> None:
     await offloaded(session, [{f"c{n}": n for n in range(130)}] * 3, "get_wide")
     [[columns]] = (await session.query_rows("SELECT columns FROM tables")).rows
     assert str(columns).endswith("c98, c99 … and 30 columns")
@@ -314,8 +314,7 @@ async def lines_name(session: Session, result: Any) -> str:
     return found[1]
 
 
-async def test_each_text_is_a_table_of_its_lines_t_16(tmp_path: Path) -> None:
-    session = Session(tmp_path, config=CONFIG)
+async def test_each_text_is_a_table_of_its_lines_t_16(session: Session) -> None:
     text = "".join(
         f"step {number} {'failed' if number % 9 == 0 else 'done'}\n" for number in range(90)
     )

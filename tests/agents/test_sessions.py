@@ -33,6 +33,11 @@ def default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions()
+
+
 ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
 
 
@@ -62,8 +67,7 @@ def test_a_session_has_the_name_of_the_framework_if_the_store_takes_it_t_02(
     assert session.session_id == Sessions().session_id_of(conversation_id)
 
 
-def test_two_names_never_share_a_session_t_02() -> None:
-    sessions = Sessions()
+def test_two_names_never_share_a_session_t_02(sessions: Sessions) -> None:
     names: list[object] = [
         "a",
         "../etc",
@@ -84,14 +88,12 @@ def test_without_a_name_each_object_is_a_session() -> None:
     assert sessions.session_id_of(None) == sessions.get().session_id != other.get().session_id
 
 
-async def test_a_deep_copy_shares_the_sessions() -> None:
-    sessions = Sessions()
+async def test_a_deep_copy_shares_the_sessions(sessions: Sessions) -> None:
     pointer_id = await offload(copy.deepcopy({"sessions": sessions})["sessions"].get("a"))
     assert (await sessions.get("a").read(pointer_id)).total_chars
 
 
-def test_one_object_serves_several_hooks() -> None:
-    sessions = Sessions()
+def test_one_object_serves_several_hooks(sessions: Sessions) -> None:
     assert Sessions.over(sessions) is sessions
     assert Sessions.over(sessions.store).store is sessions.store
 
@@ -195,9 +197,8 @@ async def test_folded_messages_live_as_long_as_results_t_02(tmp_path: Path) -> N
 
 
 def test_conversations_without_an_id_are_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
+    sessions: Sessions, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sessions = Sessions()
     sessions.tools()
     sessions.get("named")
     assert caplog.text == ""

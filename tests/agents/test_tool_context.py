@@ -75,8 +75,7 @@ def test_the_default_folder_is_the_stores_own(
     assert ToolContextManager().context_dir == tmp_path / "elsewhere"
 
 
-async def test_every_call_is_kept_in_save_order_s4_02(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_every_call_is_kept_in_save_order_s4_02(manager: ToolContextManager) -> None:
     saved = [await save(manager, number) for number in range(3)]
     assert len({pointer.pointer_id for pointer in saved}) == 3
     assert manager.get_all_pointers() == saved
@@ -85,17 +84,15 @@ async def test_every_call_is_kept_in_save_order_s4_02(tmp_path: Path) -> None:
 
 
 async def test_the_same_call_with_the_same_result_is_one_pointer_and_the_newest_s4_02(
-    tmp_path: Path,
+    manager: ToolContextManager,
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     first, second = await save(manager, "a"), await save(manager, "b", tool_name="other")
     again = await save(manager, "a")
     assert again.pointer_id == first.pointer_id
     assert manager.get_all_pointers() == [second, again]
 
 
-async def test_getters_return_copies_s4_02_f_153(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_getters_return_copies_s4_02_f_153(manager: ToolContextManager) -> None:
     args = {"q": {"deep": [1]}}
     returned = await manager.save_context("search", args, "found", "1", "q1")
     args["q"]["deep"].append(2)
@@ -165,8 +162,7 @@ def add_numbers() -> int:
     return 7
 
 
-async def test_pointers_are_found_by_query_and_by_task_s4_01(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_pointers_are_found_by_query_and_by_task_s4_01(manager: ToolContextManager) -> None:
     first = await save(manager, 1, query_id="q1", task_id="1")
     second = await save(manager, 2, query_id="q2", task_id=2)
     unfiled = await save(manager, 3, query_id=None, task_id=None)
@@ -174,13 +170,6 @@ async def test_pointers_are_found_by_query_and_by_task_s4_01(tmp_path: Path) -> 
     assert manager.get_pointers_for_task(2) == manager.get_pointers_for_task("2") == [second]
     assert manager.get_pointers_for_query(manager.session_id) == [unfiled]
     assert manager.get_pointers_for_query("q3") == []
-
-
-async def test_a_call_without_a_query_is_filed_under_the_session(tmp_path: Path) -> None:
-    first, second = ToolContextManager(tmp_path), ToolContextManager(tmp_path)
-    pointer = await first.save_context("search", {}, "found")
-    assert pointer.query_id == first.session_id != second.session_id
-    assert pointer.task_id is None
 
 
 async def test_a_new_manager_on_an_old_folder_starts_empty_s4_06(tmp_path: Path) -> None:
@@ -204,8 +193,7 @@ def test_a_query_has_a_stable_id(query: str, expected: str) -> None:
     assert ToolContextManager.hash_query(query) == expected
 
 
-async def test_a_hashed_query_is_a_valid_query_id_s4_04(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_a_hashed_query_is_a_valid_query_id_s4_04(manager: ToolContextManager) -> None:
     query_id = manager.hash_query("../ \ud800")
     await save(manager, "found", query_id=query_id)
     assert manager.size == 1
@@ -220,9 +208,8 @@ async def test_a_hashed_query_is_a_valid_query_id_s4_04(tmp_path: Path) -> None:
     ids=["S4-05-id", "S4-05-result"],
 )
 async def test_a_failed_save_raises_and_leaves_no_pointer(
-    tmp_path: Path, changes: dict[str, Any], error: type[StoreError]
+    manager: ToolContextManager, changes: dict[str, Any], error: type[StoreError]
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     kept = await save(manager, "kept")
     with pytest.raises(error):
         await save(manager, **({"result": "found"} | changes))
@@ -230,8 +217,7 @@ async def test_a_failed_save_raises_and_leaves_no_pointer(
     assert manager.list_pointers("q1") == [kept]
 
 
-async def test_sources_come_from_the_pointers(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_sources_come_from_the_pointers(manager: ToolContextManager) -> None:
     urls = ["https://a.example/", "https://b.example/", "https://c.example/", "https://d.example/"]
     first = await save(manager, {"url": urls[0], "sources": [{"url": urls[1]}, "no dict"]})
     await save(
@@ -264,9 +250,8 @@ async def test_results_load_in_order_without_missing_ones_s4_05(
 
 
 async def test_only_pointers_are_read_f_151(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    manager: ToolContextManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     kept = await save(manager, "kept")
     outside = kept.model_copy(update={"pointer_id": "../../etc/passwd"})
     elsewhere = kept.model_copy(update={"query_id": "../q1"})
@@ -278,8 +263,7 @@ async def test_only_pointers_are_read_f_151(
     assert "passwd" not in caplog.text
 
 
-async def test_loaded_results_are_the_callers_own_s4_02(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_loaded_results_are_the_callers_own_s4_02(manager: ToolContextManager) -> None:
     pointer = await save(manager, {"rows": [1]})
     (await manager.load_contexts([pointer]))[0].result["rows"].append(2)
     assert manager.load_result(pointer=pointer) == {"rows": [1]}
@@ -321,9 +305,8 @@ async def test_memory_is_bounded_s4_07(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def test_a_result_that_changes_while_it_is_saved_is_not_kept_in_memory_s4_07(
-    tmp_path: Path,
+    manager: ToolContextManager,
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     result = {"rows": list(range(10))}
     saving = asyncio.create_task(save(manager, result))
     for _ in range(2):
@@ -367,24 +350,23 @@ async def three(manager: ToolContextManager) -> dict[str, ContextPointer]:
         "S4-03-empty",
     ],
 )
-async def test_keywords_choose_pointers(tmp_path: Path, query: str, expected: list[str]) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_keywords_choose_pointers(
+    manager: ToolContextManager, query: str, expected: list[str]
+) -> None:
     by_name = await three(manager)
     chosen = manager.select_relevant_contexts(query, list(by_name.values()))
     assert chosen == [by_name[name] for name in expected]
     assert manager.select_relevant_contexts(query) == chosen
 
 
-async def test_no_match_can_return_nothing_s4_03(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_no_match_can_return_nothing_s4_03(manager: ToolContextManager) -> None:
     by_name = await three(manager)
     assert manager.select_relevant_contexts("nothing in common", on_no_match="none") == []
     assert manager.select_relevant_contexts("tables", on_no_match="none") == [by_name["db"]]
     assert manager.select_relevant_contexts("tables", []) == []
 
 
-async def test_a_model_selects_the_outputs_in_the_text_s4_07(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_a_model_selects_the_outputs_in_the_text_s4_07(manager: ToolContextManager) -> None:
     by_name = await three(manager)
     client = ScriptedClient([json.dumps({"pointer_ids": [by_name["db"].pointer_id]})])
     text = await manager.select_relevant_contexts(
@@ -395,15 +377,15 @@ async def test_a_model_selects_the_outputs_in_the_text_s4_07(tmp_path: Path) -> 
     assert client.calls[0].model == "m"
 
 
-async def test_a_failed_choice_of_a_model_is_no_text_s4_07(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_a_failed_choice_of_a_model_is_no_text_s4_07(manager: ToolContextManager) -> None:
     await three(manager)
     client = ScriptedClient([], default=LLMTimeoutError("no answer", timeout_s=1))
     assert await manager.select_relevant_contexts("which?", query_id="q1", client=client) == ""
 
 
-async def test_every_output_of_a_query_as_text_s4_01(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_every_output_of_a_query_as_text_s4_01(
+    manager: ToolContextManager, tmp_path: Path
+) -> None:
     await three(manager)
     await save(ToolContextManager(tmp_path), "of another session", args={"query": "b"})
     text = manager.load_relevant_contexts("q1")
@@ -412,11 +394,12 @@ async def test_every_output_of_a_query_as_text_s4_01(tmp_path: Path) -> None:
     assert manager.load_relevant_contexts("unknown") == ""
 
 
-async def test_resuming_restores_the_pointers_of_a_query_s4_06(tmp_path: Path) -> None:
+async def test_resuming_restores_the_pointers_of_a_query_s4_06(
+    manager: ToolContextManager, tmp_path: Path
+) -> None:
     earlier = ToolContextManager(tmp_path)
     saved = [await save(earlier, number) for number in range(3)]
     await save(earlier, "other", query_id="q2")
-    manager = ToolContextManager(tmp_path)
     assert await manager.resume("q1") == saved == manager.get_all_pointers()
     assert [context.result for context in await manager.load_contexts(saved)] == [0, 1, 2]
     assert manager.load_payload(saved[1].pointer_id)[1] == b"1"
@@ -426,9 +409,8 @@ async def test_resuming_restores_the_pointers_of_a_query_s4_06(tmp_path: Path) -
 
 
 async def test_clearing_removes_the_librarys_files_and_no_others_s4_06_f_150(
-    tmp_path: Path,
+    manager: ToolContextManager, tmp_path: Path
 ) -> None:
-    manager = ToolContextManager(tmp_path)
     await three(manager)
     for other in ("package.json", "q1/package.json", "q1/notes.result.json", "other/package.json"):
         (tmp_path / other).parent.mkdir(exist_ok=True)
@@ -455,8 +437,7 @@ async def test_clearing_leaves_other_sessions_alone_s4_06(tmp_path: Path) -> Non
     assert other.list_pointers("q1") == [theirs]
 
 
-async def test_pointers_and_files_are_cleared_apart_s4_06(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_pointers_and_files_are_cleared_apart_s4_06(manager: ToolContextManager) -> None:
     pointer = await save(manager, "found")
     manager.clear_pointers()
     assert manager.size == 0
@@ -468,8 +449,9 @@ async def test_pointers_and_files_are_cleared_apart_s4_06(tmp_path: Path) -> Non
     assert manager.list_pointers("q1") == []
 
 
-async def test_cleared_files_cannot_be_loaded_from_memory_s4_06(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_cleared_files_cannot_be_loaded_from_memory_s4_06(
+    manager: ToolContextManager,
+) -> None:
     pointer = await save(manager, "small")
     await manager.clear_context_dir()
     assert manager.size == 1
@@ -533,15 +515,15 @@ async def test_clearing_removes_the_files_of_a_cancelled_save(tmp_path: Path) ->
     assert files_below(tmp_path) == []
 
 
-async def test_resuming_keeps_the_order_of_saves(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_resuming_keeps_the_order_of_saves(manager: ToolContextManager) -> None:
     saved = [await save(manager, query, query_id=query) for query in ("q1", "q2")]
     await manager.resume("q1")
     assert manager.get_all_pointers() == saved
 
 
-async def test_an_argument_of_the_other_way_of_choosing_is_refused(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
+async def test_an_argument_of_the_other_way_of_choosing_is_refused(
+    manager: ToolContextManager,
+) -> None:
     choose: Any = manager.select_relevant_contexts
     with pytest.raises(TypeError, match="pass client= too"):
         choose("What?", query_id="q1")
