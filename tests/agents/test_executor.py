@@ -362,8 +362,3 @@ async def test_a_tool_that_cancels_itself_is_a_failed_tool_f_203(tmp_path: Path)
     executor = executor_of(tmp_path, registry=ToolRegistry([cancel]))
     [result] = await executor.execute_tool_calls([call("cancel")], 1, "q1")
     assert "cancelled itself" in result["error"]
-
-
-def test_something_must_choose_the_tools(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="client and selector are both None"):
-        AgenticExecutor(None, tools(), ToolContextManager(tmp_path))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import re
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from blockbuster import BlockBuster
 from hypothesis import given, strategies as st
 
 from llm_common.agents import (
+    ContextPointer,
     FileContextPointerStore,
     InMemoryContextPointerStore,
     Offloaded,
@@ -22,7 +24,8 @@ from llm_common.agents import (
     ToolResult,
 )
 from llm_common.core import DefaultCounter
-from llm_common.errors import UnserialisableError
+from llm_common.errors import PointerNotFoundError, ResultTooLargeError, UnserialisableError
+from llm_common.history import FoldPolicy
 from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import to_json
 
@@ -40,6 +43,11 @@ async def offloaded(
     session = Session(tmp_path, config=SessionConfig(offload=OffloadPolicy(**policy)))
     shown = await session.offload(result, tool="weather", args={"query": "all"}, query=query)
     return shown, session
+
+
+async def stored(tmp_path: Path, result: Any) -> ContextPointer:
+    store = FileContextPointerStore(tmp_path)
+    return await store.save(query_id="q", tool_name="weather", args={}, result=result)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +115,7 @@ async def test_a_preview_of_records_counts_and_shows_what_the_question_names_t_0
     assert "You have not read the rest" in shown.text
     assert COUNTER.count(shown.text) <= 400
     turn = OffloadTurn(OffloadPolicy(max_whole_tokens=500), query=asked)
-    pointer = await FileContextPointerStore(tmp_path / "again").save(
-        query_id="q", task_id=None, tool_name="weather", args={}, result=result
-    )
+    pointer = await stored(tmp_path / "again", result)
     previews = [await turn.preview(pointer, result) for _ in range(2)]
     assert previews[0] == previews[1]
 
@@ -298,8 +304,7 @@ def test_an_invalid_limit_is_refused(
 
 
 async def test_a_small_preview_says_how_to_read_the_rest(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
-    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
+    pointer = await stored(tmp_path, ROWS)
     seen = []
     for limit in range(0, 161, 10):
         turn = OffloadTurn(OffloadPolicy(max_whole_tokens=100, max_preview_tokens=limit))
@@ -390,9 +395,8 @@ async def test_what_a_model_reads_back_counts_towards_the_turn() -> None:
 
 
 async def test_a_preview_returns_the_tokens_that_it_did_not_take(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
     text = words_of(120)
-    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=text)
+    pointer = await stored(tmp_path, text)
     policy = OffloadPolicy(max_preview_tokens=1_000, max_turn_tokens=2_000)
     turn = OffloadTurn(policy, calls=2)
     tokens = COUNTER.count(str(await turn.preview(pointer, text)))
@@ -404,8 +408,7 @@ async def test_a_preview_returns_the_tokens_that_it_did_not_take(tmp_path: Path)
 
 
 async def test_previews_that_nobody_announced_share_the_tokens_too(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
-    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
+    pointer = await stored(tmp_path, ROWS)
     turn = OffloadTurn(OffloadPolicy(max_preview_tokens=400, max_turn_tokens=500), calls=1)
     previews = await asyncio.gather(*(turn.preview(pointer, ROWS) for _ in range(3)))
     tokens = [COUNTER.count(str(preview)) for preview in previews]
@@ -414,9 +417,89 @@ async def test_previews_that_nobody_announced_share_the_tokens_too(tmp_path: Pat
 
 
 async def test_the_first_of_fifty_calls_leaves_each_other_one_its_part(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
-    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
+    pointer = await stored(tmp_path, ROWS)
     turn = OffloadTurn(OffloadPolicy(max_preview_tokens=400, max_turn_tokens=5_000), calls=50)
     sizes = [COUNTER.count(str(await turn.preview(pointer, ROWS))) for _ in range(50)]
     assert min(sizes) > 0
     assert sum(sizes) <= 5_000
+
+
+SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+
+
+def full_session(**config: Any) -> Session:
+    return Session(
+        InMemoryContextPointerStore(max_result_bytes=100), config=SessionConfig(**config)
+    )
+
+
+async def test_a_result_that_is_not_stored_stays_whole_t_12() -> None:
+    rows = [{"id": number, "name": f"part {number}"} for number in range(1_000)]
+    offloaded = await full_session().offload(rows, tool="list_parts", args={})
+    assert offloaded.is_whole
+    assert offloaded.pointer_id is None
+    assert "part 999" in str(offloaded)
+
+
+async def test_a_longer_one_is_cut_and_says_so_t_12() -> None:
+    text = "begin " + "word " * 60_000 + "end"
+    offloaded = await full_session(fold=None).offload(text, tool="read", args={})
+    assert not offloaded.is_whole
+    assert str(offloaded).startswith("begin word")
+    assert str(offloaded).endswith("word end")
+    assert "[200,009 characters were not kept: the store failed." in str(offloaded)
+    assert offloaded.total_chars == 300_009
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+async def test_results_that_are_not_stored_fit_the_prompt_t_12(calls: int) -> None:
+    session = full_session(fold=FoldPolicy(max_tokens=8_000))
+    call = {"function": {"name": "read", "arguments": "{}"}}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all"}]
+    entries = [{**call, "id": str(number)} for number in range(calls)]
+    messages.append({"role": "assistant", "content": None, "tool_calls": entries})
+    for number in range(calls):
+        offloaded = await session.offload(
+            "one two three " * 20_000, tool="read", args={}, turn="1", messages=messages[:2]
+        )
+        output = {"role": "tool", "tool_call_id": str(number), "content": str(offloaded)}
+        messages.append(output)
+    assert await session.fold(messages) == messages
+
+
+async def test_a_history_that_is_not_stored_is_not_sent_t_12() -> None:
+    session = full_session(fold=FoldPolicy(max_tokens=500))
+    messages = [{"role": "user", "content": f"{number} " + "word " * 50} for number in range(40)]
+    with pytest.raises(ResultTooLargeError):
+        await session.fold(messages)
+
+
+async def test_a_failed_save_is_one_warning_without_texts_t_12(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("in the way")
+    session = Session(FileContextPointerStore(tmp_path / "taken" / "store"))
+    with caplog.at_level(logging.DEBUG, logger="llm_common"):
+        await session.offload("Ann lives in Oslo. " * 2_000, tool="read", args={"of": "Ann"})
+    warnings = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert [entry.getMessage() for entry in warnings] == [
+        "a result was not stored, and the run goes on: UnsafePathError, ENOTDIR"
+    ]
+    assert "Ann" not in caplog.text
+    assert str(tmp_path) not in caplog.text
+
+
+async def test_a_result_without_a_pointer_is_missed_by_name_t_12(tmp_path: Path) -> None:
+    short = await Session(tmp_path).offload([1, 2, 3], tool="read", args={})
+    lost = await full_session().offload("one two three " * 20_000, tool="read", args={})
+    for shown in (short, lost):
+        assert shown.pointer_id is None
+        with pytest.raises(PointerNotFoundError, match="this result has no pointer"):
+            await Session(tmp_path).read(shown.pointer_id)
+
+
+async def test_secrets_are_removed_also_from_what_is_not_stored_t_12() -> None:
+    store = InMemoryContextPointerStore(max_result_bytes=100, redact_results=True)
+    offloaded = await Session(store).offload(f"{SECRET} " * 400, tool="read", args={})
+    assert not offloaded.is_whole
+    assert SECRET not in str(offloaded)

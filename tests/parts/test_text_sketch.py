@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.parts.result_parts import ResultParts
+from llm_common.parts.text_lines import TextLines, failures_in
 from llm_common.parts.text_sketch import TextSketch
+from tests.parts.failing_outputs import FAILING, SUCCEEDING, Output
 
 LOG = [
     f"10:{n // 60:02}:{n % 60:02} host-{n % 7} served /page/{n} in {n % 90} ms" for n in range(900)
@@ -207,3 +209,14 @@ def test_no_level_is_counted_where_an_entry_was_not_read() -> None:
     log = entries(30) + "\n2026-03-05 10:09:31 ERROR of a library"
     shown = ResultParts(log, log, "How many ERROR lines are in this log?").excerpt(900).text
     assert "level = " not in shown
+
+
+@pytest.mark.parametrize("question", ["", "Why did it fail?", "Run it and tell me what went wrong"])
+@pytest.mark.parametrize("output", FAILING, ids=lambda output: output.wanted)
+def test_what_failed_is_shown(output: Output, question: str) -> None:
+    assert output.wanted in TextSketch(output.text, question).text(1_200)
+
+
+@pytest.mark.parametrize("output", SUCCEEDING, ids=lambda output: output.tool)
+def test_no_failure_is_told_of_where_nothing_failed(output: Output) -> None:
+    assert failures_in(TextLines(output.text)) == []
