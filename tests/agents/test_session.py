@@ -58,8 +58,9 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def calling(*names: str) -> dict[str, Any]:
-    calls = [{"id": name, "function": {"name": name, "arguments": "{}"}} for name in names]
+def calling(*names: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
+    arguments = json.dumps(args or {})
+    calls = [{"id": name, "function": {"name": name, "arguments": arguments}} for name in names]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
@@ -77,22 +78,16 @@ async def test_the_loop_of_the_docstring_offloads_and_reads_back_t_01(
     doc = inspect.getdoc(Session) or ""
     loop = [line for line in doc.splitlines() if line.startswith("    ")]
     loop = loop[: loop.index("            messages.append(output)") + 1]
-    asked: list[list[Any]] = []
 
     async def ask(messages: list[Any], definitions: list[Tool]) -> dict[str, Any]:
-        asked.append(messages)
-        assert [tool.name for tool in definitions][-3:] == [
-            *("query_context", "read_context", "search_context")
-        ]
-        if len(asked) == 3:
-            return {"role": "assistant", "content": "It is 10500."}
-        tool, args = "list_parts", "{}"
-        if len(asked) == 2:
-            pointer_id = messages[-1]["content"].partition("(")[2][:12]
-            args = json.dumps({"id": pointer_id, "path": "/1500"})
-            tool = "read_context"
-        call = {"id": tool, "function": {"name": tool, "arguments": args}}
-        return {"role": "assistant", "content": None, "tool_calls": [call]}
+        assert {"query_context", "read_context", "search_context"} < {t.name for t in definitions}
+        outputs = [message["content"] for message in messages if message["role"] == "tool"]
+        if not outputs:
+            return calling("list_parts")
+        if len(outputs) == 1:
+            pointer_id = outputs[0].partition("(")[2][:12]
+            return calling("read_context", args={"id": pointer_id, "path": "/1500"})
+        return {"role": "assistant", "content": "It is 10500."}
 
     def list_parts() -> list[dict[str, Any]]:
         """List the parts in stock."""
@@ -312,22 +307,13 @@ async def test_a_tool_that_an_earlier_process_found_is_shown_t_06() -> None:
     messages: list[Any] = [user("Please create an invoice.")]
     await first.choose_tools(tools, messages=messages)
     answer = str(await finder.run({"query": "approve a ticket"}))
-    function = {"name": "find_tools", "arguments": '{"query": "approve a ticket"}'}
-    messages += [
-        {
-            "role": "assistant",
-            "tool_calls": [{"id": "1", "type": "function", "function": function}],
-        },
-        {"role": "tool", "tool_call_id": "1", "content": answer},
-    ]
+    found = {"role": "tool", "tool_call_id": "find_tools", "content": answer}
+    messages += [calling("find_tools"), found]
     second = memory_session(max_tool_tokens=500)
     assert "approve_ticket" in names_of(await second.choose_tools(tools, messages=messages))
     # Only the finder's own answer counts.
-    page = {"name": "read_page", "arguments": "{}"}
-    messages[1]["tool_calls"] = [
-        {"id": "1", "type": "function", "function": page},
-        {"id": "2", "type": "function", "function": function},
-    ]
+    messages[1] = calling("read_page", "find_tools")
+    messages[2] = found | {"tool_call_id": "read_page"}
     third = memory_session(max_tool_tokens=500)
     assert "approve_ticket" not in names_of(await third.choose_tools(tools, messages=messages))
 

@@ -23,36 +23,21 @@ RUN = ToolContextManager.hash_query(QUESTION)
 ROWS = [{"order": number, "total": number * 10} for number in range(5)]
 
 
-class Orders:
-    """A tool that counts its calls."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def list_orders(self) -> list[dict[str, int]]:
-        """List the orders."""
-        self.calls += 1
-        return ROWS
+@pytest.fixture
+def calls() -> list[str]:
+    """The calls of the tool so far."""
+    return []
 
 
 @pytest.fixture
-def orders() -> Orders:
-    return Orders()
+def executor(tmp_path: Path, calls: list[str]) -> AgenticExecutor:
+    def list_orders() -> list[dict[str, int]]:
+        """List the orders."""
+        calls.append("list_orders")
+        return ROWS
 
-
-def executor_of(folder: Path, orders: Orders, session: Any = None) -> AgenticExecutor:
-    tools = ToolRegistry([Tool(orders.list_orders, read_only=True)])
-    if session is None:
-        session = Session(folder)
-    return AgenticExecutor(None, tools, session, selector=LexicalToolSelector())
-
-
-async def run_of_alice(folder: Path, orders: Orders) -> str:
-    """Run a question of alice, and return the pointer id of its output."""
-    executor = executor_of(folder, orders)
-    [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice")
-    pointer_id: str = result.result[0]["pointer_id"]
-    return pointer_id
+    tools = ToolRegistry([Tool(list_orders, read_only=True)])
+    return AgenticExecutor(None, tools, Session(tmp_path), selector=LexicalToolSelector())
 
 
 IDS = {
@@ -79,11 +64,11 @@ def test_the_id_of_a_run_is_no_session_id_f_216(
 
 @pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
 async def test_an_executor_refuses_the_id_of_a_run_as_a_session_f_216(
-    orders: Orders, tmp_path: Path, run_id: str
+    executor: AgenticExecutor, calls: list[str], run_id: str
 ) -> None:
     with pytest.raises(InvalidIdError, match="query id of a run"):
-        await executor_of(tmp_path, orders).execute_plan([QUESTION], "q1", session=run_id)
-    assert orders.calls == 0
+        await executor.execute_plan([QUESTION], "q1", session=run_id)
+    assert calls == []
 
 
 @pytest.mark.parametrize("session_id", ["user/42", "alice/q_1", f"alice/{RUN}/2", f"alice/{RUN}0"])
@@ -96,8 +81,11 @@ async def test_other_ids_stay_session_ids_f_216(tmp_path: Path, session_id: str)
     assert (await again.read(shown.pointer_id)).text.startswith("word word")
 
 
-async def test_a_conversation_named_like_a_run_sees_nothing_of_it_f_216(tmp_path: Path) -> None:
-    pointer_id = await run_of_alice(tmp_path, Orders())
+async def test_a_conversation_named_like_a_run_sees_nothing_of_it_f_216(
+    executor: AgenticExecutor, tmp_path: Path
+) -> None:
+    [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice")
+    pointer_id = result.result[0]["pointer_id"]
     other = Sessions(tmp_path).get(f"alice/{RUN}")
     assert other.results.list_all() == []
     assert await other.results.resume() == []
@@ -112,13 +100,12 @@ async def test_a_conversation_named_like_a_run_sees_nothing_of_it_f_216(tmp_path
 
 
 async def test_a_conversation_named_like_a_run_plants_nothing_in_it_f_216(
-    orders: Orders, tmp_path: Path
+    executor: AgenticExecutor, calls: list[str], tmp_path: Path
 ) -> None:
     other = Sessions(tmp_path).get(f"alice/{RUN}")
     await other.results.save("planted", tool="list_orders", args={}, task_id="1")
-    executor = executor_of(tmp_path, orders)
     [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice", resume=True)
-    assert orders.calls == 1
+    assert len(calls) == 1
     assert "resumed" not in result.result[0]
 
 
@@ -133,16 +120,26 @@ async def test_no_session_saves_under_the_run_of_another_f_216(
 
 
 async def test_a_run_without_a_session_is_not_stored_as_that_of_one_f_216(
-    orders: Orders, tmp_path: Path
+    executor: AgenticExecutor, calls: list[str]
 ) -> None:
     with pytest.raises(InvalidIdError, match="the run of another session"):
-        await executor_of(tmp_path, orders).execute_plan([QUESTION], f"alice/{RUN}")
-    assert orders.calls == 0
+        await executor.execute_plan([QUESTION], f"alice/{RUN}")
+    assert calls == []
 
 
-@pytest.mark.parametrize("kind", ["id", "session", "own", "manager"])
+SESSIONS: dict[str, Callable[[Path], Any]] = {
+    "id": lambda folder: "alice",
+    "session": lambda folder: Session(folder, session_id="alice"),
+    "manager": lambda folder: ToolContextManager(folder, session_id="alice"),
+}
+
+
+@pytest.mark.parametrize("session_in", SESSIONS.values(), ids=SESSIONS)
 async def test_a_stored_run_still_resumes_in_its_own_session_f_216(
-    orders: Orders, tmp_path: Path, kind: str
+    executor: AgenticExecutor,
+    calls: list[str],
+    tmp_path: Path,
+    session_in: Callable[[Path], Any],
 ) -> None:
     """The files are those that every version so far has written."""
     store = FileContextPointerStore(tmp_path)
@@ -157,17 +154,9 @@ async def test_a_stored_run_still_resumes_in_its_own_session_f_216(
     saved = await store.save(
         query_id=run_id, task_id="1", tool_name="list_orders", args={}, result=ROWS
     )
-    sessions: dict[str, Any] = {
-        "id": "alice",
-        "session": Session(tmp_path, session_id="alice"),
-        "own": Session(tmp_path, session_id="alice"),
-        "manager": ToolContextManager(tmp_path, session_id="alice"),
-    }
-    session = sessions[kind]
-    executor = executor_of(tmp_path, orders, session if kind == "own" else None)
     [result] = await executor.execute_plan(
-        [QUESTION], QUESTION, session=None if kind == "own" else session, resume=True
+        [QUESTION], QUESTION, session=session_in(tmp_path), resume=True
     )
-    assert orders.calls == 0
+    assert calls == []
     assert result.result[0]["pointer_id"] == saved.pointer_id
     assert [pointer.pointer_id for pointer in Session(store, session_id="alice").results.list_all()]

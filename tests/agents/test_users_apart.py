@@ -90,6 +90,16 @@ def executor_of(folder: Path, model: Model, **options: Any) -> AgenticExecutor:
     return AgenticExecutor(client, tools(), ToolContextManager(folder), **options)
 
 
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def executor(tmp_path: Path, model: Model) -> AgenticExecutor:
+    return executor_of(tmp_path, model)
+
+
 def question_of(user: int) -> str:
     return f"What is in the account of {name(user)}?"
 
@@ -138,17 +148,16 @@ async def test_sessions_at_once_never_see_each_other(tmp_path: Path, users: int)
     assert executor.context_manager.size == 0
 
 
-async def test_a_session_sees_its_outputs_of_earlier_runs(tmp_path: Path) -> None:
-    model = Model()
+async def test_a_session_sees_its_outputs_of_earlier_runs(model: Model, tmp_path: Path) -> None:
     await executor_of(tmp_path, model).run(QUESTION, session="user:1", plan=["the account of 01"])
     again = Model()
     await executor_of(tmp_path, again).run("And now?", session="user:1", plan=["Go on"])
     assert "secret-01" in again.prompts[0]
 
 
-async def test_a_run_works_on_the_session_of_a_loop_of_ones_own(tmp_path: Path) -> None:
-    model = Model()
-    executor = executor_of(tmp_path, model)
+async def test_a_run_works_on_the_session_of_a_loop_of_ones_own(
+    executor: AgenticExecutor, model: Model, tmp_path: Path
+) -> None:
     session = Session(tmp_path, session_id="user:1")
     big = [{"row": row, "owner": "secret-01"} for row in range(3_000)]
     await session.offload(big, tool="ledger", args={"user": "01"})
@@ -159,17 +168,19 @@ async def test_a_run_works_on_the_session_of_a_loop_of_ones_own(tmp_path: Path) 
     assert [*session.results.pointers] == [pointer.pointer_id for pointer in stored]
 
 
-async def test_a_session_may_be_a_manager_of_its_own_store(tmp_path: Path) -> None:
+async def test_a_session_may_be_a_manager_of_its_own_store(
+    executor: AgenticExecutor, tmp_path: Path
+) -> None:
     session = ToolContextManager(pointer_store=InMemoryContextPointerStore(), session_id="user:1")
-    executor = executor_of(tmp_path, Model())
     await executor.execute_plan(["the account of 01"], "q1", session=session)
     [pointer] = session.get_all_pointers()
     assert pointer.query_id == session.query_id_of("q1")
     assert FileContextPointerStore(tmp_path).list(query_id="q1") == []
 
 
-async def test_every_entry_stores_in_the_session_that_it_names(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, Model())
+async def test_every_entry_stores_in_the_session_that_it_names(
+    executor: AgenticExecutor, tmp_path: Path
+) -> None:
     session = ToolContextManager(tmp_path, session_id="user:1")
     await executor.execute_tool_calls([ACCOUNT], 1, "calls", session="user:1")
     await executor.execute_task("the account of 01", "task", session="user:1")
@@ -203,8 +214,9 @@ async def test_equal_query_ids_of_two_sessions_never_meet(tmp_path: Path) -> Non
     assert own.result[0]["resumed"]
 
 
-async def test_resuming_needs_a_session_with_a_name(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, Model())
+async def test_resuming_needs_a_session_with_a_name(
+    executor: AgenticExecutor, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="pass session='user:42'") as caught:
         await executor.run(QUESTION, resume=True)
     assert caught.value.variable == "session"
@@ -224,7 +236,7 @@ async def test_an_executor_over_a_named_session_resumes_it(tmp_path: Path) -> No
 
 
 async def test_a_subclass_that_asks_its_base_to_choose_stays_in_its_session(
-    tmp_path: Path,
+    model: Model, tmp_path: Path
 ) -> None:
     class Careful(AgenticExecutor):
         async def _resolve_tools(self, task: Any, *, query: str | None = None) -> ToolSelection:
@@ -232,7 +244,6 @@ async def test_a_subclass_that_asks_its_base_to_choose_stays_in_its_session(
             assert isinstance(selection, ToolSelection)
             return selection
 
-    model = Model()
     client = ScriptedClient([], default=model)
     executor = Careful(client, tools(), ToolContextManager(tmp_path), selector=ToolSelector(client))
     await executor.execute_plan(["the account of 01", "Go on"], "q1")
