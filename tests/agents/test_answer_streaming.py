@@ -23,7 +23,7 @@ from llm_common.core import LLMDelta, LLMMessage, LLMResponse, OpenAICompatibleC
 from llm_common.core.extraction import AnswerFilter, without_thinking
 from llm_common.errors import LLMConnectionError, MalformedReplyError
 from llm_common.testing import ScriptedClient
-from tests.agents.runs import WEATHER, events_of, forecaster, prompt_of
+from tests.agents.runs import WEATHER, events_of, forecaster, text_of
 from tests.core.loopback import Script, Wire, answer as always, loopback, ok, raw
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -243,46 +243,38 @@ async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
         assert (client.usage.calls, client.usage.unpriced_calls) == (1, 1)
 
 
-async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:
-    manager = await session("the first text", "the second text")
-    first, second = manager.get_all_pointers()
-    chooser = ScriptedClient([json.dumps({"pointer_ids": [second.pointer_id]})])
-    client = ScriptedClient(["Twelve."])
-    answering = Answering(selector=ContextRelevanceSelector(chooser), max_reads=0)
-    answer = await answering.answer(client, manager, query="How much is it?")
-    prompt = prompt_of(client)
-    assert "the second text" in prompt
-    assert "the first text" not in prompt
-    assert first.pointer_id not in prompt
-    assert len(answer.attempts) == 2
+CHOOSES_TEA = json.dumps({"pointer_ids": ["{tea}"]})
+CHOOSES_NOTHING = json.dumps({"pointer_ids": []})
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"),
-    [(LLMConnectionError("down"), "error"), ("no JSON", "invalid")],
-    ids=["down", "unreadable"],
+    ("reply", "fail_closed", "status", "shown", "attempts"),
+    [
+        (CHOOSES_TEA, True, "ok", {"tea: 12"}, 2),
+        (CHOOSES_NOTHING, True, "ok", set(), 2),
+        ("no JSON", False, "ok", {"tea: 12"}, 2),
+        ("no JSON", True, "invalid", None, 1),
+        (LLMConnectionError("down"), True, "error", None, 1),
+    ],
+    ids=["chosen", "none-chosen", "by-words", "unreadable", "down"],
 )
-async def test_a_failed_choice_shows_nothing_and_says_so(
-    reply: str | Exception, status: str
+async def test_a_model_may_choose_the_outputs_that_are_shown(
+    reply: Any, fail_closed: bool, status: str, shown: set[str] | None, attempts: int
 ) -> None:
-    client = ScriptedClient([])
-    answering = Answering(selector=ContextRelevanceSelector(ScriptedClient([reply])))
-    answer = await answering.answer(client, await session("a text"), query="How much is it?")
-    assert (answer.status, answer.text, answer.context, client.calls) == (status, None, None, [])
-    assert answer.failures == (answer.problem,)
-    assert "could not be chosen" in answer.problem
-    assert len(answer.attempts) == 1
-
-
-async def test_the_model_sees_that_words_replaced_a_failed_choice() -> None:
-    chooser = ContextRelevanceSelector(ScriptedClient(["no JSON"]), fail_closed=False)
+    texts = ("tea: 12", "coal: 90")
+    manager = await session(*texts)
+    if reply == CHOOSES_TEA:
+        reply = reply.replace("{tea}", manager.get_all_pointers()[0].pointer_id)
+    chooser = ContextRelevanceSelector(ScriptedClient([reply]), fail_closed=fail_closed)
     client = ScriptedClient(["Twelve."])
-    answer = await Answering(selector=chooser).answer(
-        client, await session("tea: 12"), query="What does tea cost?"
-    )
-    assert (answer.status, len(answer.failures), len(answer.attempts)) == ("ok", 1, 2)
-    assert "tea: 12" in prompt_of(client)
-    assert "could not be chosen" in answer.failures[0]
+    answering = Answering(selector=chooser, max_reads=0)
+    answer = await answering.answer(client, manager, query="What does tea cost?")
+    assert (answer.status, len(answer.attempts)) == (status, attempts)
+    assert len(client.calls) == (shown is not None)
+    for request in client.calls:
+        assert {text for text in texts if text in text_of(request.messages)} == shown
+    has_failed = reply == "no JSON" or isinstance(reply, LLMConnectionError)
+    assert ["could not be chosen" in failure for failure in answer.failures] == [True] * has_failed
 
 
 async def test_a_call_that_is_not_allowed_is_not_shown_either() -> None:
@@ -291,16 +283,6 @@ async def test_a_call_that_is_not_allowed_is_not_shown_either() -> None:
     async with loopback(turns) as server, OpenAICompatibleClient(server.config()) as client:
         texts, answer = await told(client, await session(ROWS), answering)
     assert (texts, answer.status, len(server.requests)) == ([], "invalid", 3)
-
-
-async def test_an_empty_choice_is_answered_without_outputs() -> None:
-    client = ScriptedClient(["I do not know."])
-    answering = Answering(
-        selector=ContextRelevanceSelector(ScriptedClient(['{"pointer_ids": []}'])), max_reads=0
-    )
-    answer = await answering.answer(client, await session("a text"), query="How much is it?")
-    assert (answer.status, answer.failures) == ("ok", ())
-    assert "a text" not in prompt_of(client)
 
 
 async def test_thinking_before_a_call_is_no_remark() -> None:
