@@ -59,20 +59,6 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     assert sum(event.type == "tool_result" for event in events) == 4
 
 
-async def test_a_resumed_call_yields_its_stored_output(made: list[str], tmp_path: Path) -> None:
-    reply = proposed(("order_items", {"order_id": "O-1931"}))
-    first, _ = executor_of(tmp_path, reply)
-    await first.execute_plan(["Get the items"], "q1", session="ann")
-    second, _ = executor_of(tmp_path, reply, reply, registry=registry(made.append))
-    resumed = second.run_stream(["Get the items"], "q1", session="ann", resume=True)
-    [result] = [event.data for event in await events_of(resumed) if event.type == "tool_result"]
-    assert made == []
-    assert result["output"] == {"order_id": "O-1931", "sku": "S-5", "quantity": 3}
-    assert result["resumed"]
-    await second.execute_plan(["Get the items"], "q1", session="ann")
-    assert made == ["order_items"], "a run that is not resumed makes its calls again"
-
-
 async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> None:
     account = proposed(("find_account", {"name": "Ann Lee"}), again=True)
     orders = proposed(("list_orders", {"account_id": "A-17"}))

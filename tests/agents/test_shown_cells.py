@@ -123,12 +123,6 @@ async def test_the_name_of_a_column_cannot_forge_another() -> None:
     assert '"c (1 to 2), d"' in text.split("First and last")[0]
 
 
-async def test_null_empty_and_the_text_null_differ_in_an_answer() -> None:
-    rows = [{"n": n, "v": value} for n, value in enumerate((None, "", "null", "NULL", "x"))]
-    lines = await answer(rows, "SELECT n, v FROM {} ORDER BY n")
-    assert lines == ["n | v", "0 | null", '1 | ""', '2 | "null"', '3 | "NULL"', "4 | x"]
-
-
 @pytest.mark.parametrize(
     ("codes", "shown"),
     [(["5", "7"], "0 | 5"), (["5", 7], '0 | "5"'), (["true", True], '0 | "true"')],

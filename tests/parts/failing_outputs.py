@@ -1,10 +1,8 @@
 """Outputs of commands, as these tools print them: what failed among much that did not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-
-Noise = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,61 +20,18 @@ class Output:
     wanted: str = ""
 
 
-def _pytest(number: int) -> str:
-    return (
-        f"tests/test_orders.py::test_case_{number} PASSED                    [{number % 100:3}%]\n"
-    )
-
-
-def _go(number: int) -> str:
-    return f"=== RUN   TestCase{number}\n--- PASS: TestCase{number} (0.00s)\n"
-
-
-def _cargo(number: int) -> str:
-    return f"   Compiling crate-{number} v0.1.{number}\n"
-
-
-def _gcc(number: int) -> str:
-    return f"[{number}/800] Building CXX object src/CMakeFiles/app.dir/unit_{number}.cpp.o\n"
-
-
-def _npm(number: int) -> str:
-    return f"npm http fetch GET 200 https://registry.example/package-{number} {number % 90}ms\n"
-
-
-def _maven(number: int) -> str:
-    return f"[INFO] Copying resource {number} of module core-{number % 7}\n"
-
-
-def _docker(number: int) -> str:
-    return f"#{number % 12} {number / 10:.1f} Get:{number} http://deb.example stable/main pkg{number}\n"
-
-
-def _shell(number: int) -> str:
-    return f"copied file_{number}.txt to /backup/file_{number}.txt\n"
-
-
-def _jest(number: int) -> str:
-    return f"  \u2713 renders case {number} ({number % 30} ms)\n"
-
-
-def _app(number: int) -> str:
-    return (
-        f"2026-03-05 10:{number // 60 % 60:02}:{number % 60:02} INFO worker: handled job {number}\n"
-    )
-
-
-_NOISE: Final[dict[str, Noise]] = {
-    "pytest": _pytest,
-    "go": _go,
-    "cargo": _cargo,
-    "gcc": _gcc,
-    "npm": _npm,
-    "maven": _maven,
-    "docker": _docker,
-    "shell": _shell,
-    "jest": _jest,
-    "app": _app,
+# Lines of a tool at work, with a number and the same number below 60.
+_NOISE: Final = {
+    "pytest": "tests/test_orders.py::test_case_{number} PASSED                    [{small:3}%]\n",
+    "go": "=== RUN   TestCase{number}\n--- PASS: TestCase{number} (0.00s)\n",
+    "cargo": "   Compiling crate-{number} v0.1.{number}\n",
+    "gcc": "[{number}/800] Building CXX object src/CMakeFiles/app.dir/unit_{number}.cpp.o\n",
+    "npm": "npm http fetch GET 200 https://registry.example/package-{number} {small}ms\n",
+    "maven": "[INFO] Copying resource {number} of module core-{small}\n",
+    "docker": "#{small} {number}.1 Get:{number} http://deb.example stable/main pkg{number}\n",
+    "shell": "copied file_{number}.txt to /backup/file_{number}.txt\n",
+    "jest": "  \u2713 renders case {number} ({small} ms)\n",
+    "app": "2026-03-05 10:{small:02}:{small:02} INFO worker: handled job {number}\n",
 }
 
 _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
@@ -286,14 +241,16 @@ _SUCCESSES: Final = (
 )
 
 
+def _noise(tool: str, numbers: range) -> str:
+    return "".join(_NOISE[tool].format(number=number, small=number % 60) for number in numbers)
+
+
 def _failing() -> Iterator[Output]:
     """Yield outputs of ten tools, four or more of each, with the failure in the midst."""
     for tool, failures in _FAILURES.items():
-        noise = _NOISE[tool]
         for number, (failure, wanted) in enumerate(failures):
-            before = "".join(map(noise, range(150 + 90 * number)))
-            after = "".join(map(noise, range(1_000, 1_300)))
-            yield Output(tool, before + failure + after, wanted)
+            before = _noise(tool, range(150 + 90 * number))
+            yield Output(tool, before + failure + _noise(tool, range(1_000, 1_300)), wanted)
 
 
 def _succeeding() -> Iterator[Output]:
@@ -301,8 +258,7 @@ def _succeeding() -> Iterator[Output]:
     tools = list(_NOISE)
     for number, line in enumerate(_SUCCESSES):
         tool = tools[number % len(tools)]
-        before = "".join(map(_NOISE[tool], range(200)))
-        yield Output(tool, before + line + "".join(map(_NOISE[tool], range(300, 500))))
+        yield Output(tool, _noise(tool, range(200)) + line + _noise(tool, range(300, 500)))
 
 
 FAILING: Final = tuple(_failing())

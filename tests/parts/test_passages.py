@@ -24,13 +24,6 @@ def document(**inserted: str) -> str:
     return "\n\n".join(paragraphs)
 
 
-def test_the_matching_passage_is_shown() -> None:
-    ranked = RankedPassages(document(at120="The key is saffron."), search_stems("keys of saffron"))
-    passages = ranked.best(max_size=1_500, count=len)
-    assert passages is not None
-    assert "The key is saffron." in passages.text
-
-
 def test_distant_passages_keep_their_order_and_gaps_are_counted() -> None:
     text = document(at20="Saffron first.", at180="Saffron last.")
     passages = RankedPassages(text, ["saffron"]).best(max_size=2_000, count=len)
