@@ -170,18 +170,28 @@ async def test_lists_whose_names_differ_in_case_are_two_tables(session: Session)
     assert "\nItems\nitems\n" in answer
 
 
-async def test_too_many_cells_for_one_query_are_refused_by_name_and_read_once() -> None:
-    store = CountingStore()
-    session = Session(store, config=CONFIG)
-    wide = [{f"c{column}": 1 for column in range(30)} for _ in range(40_000)]
-    names = [await offloaded(session, wide, "get_wide", n=number) for number in range(2)]
-    for _ in range(2):
-        with pytest.raises(ToolArgumentsError, match="2,400,000 cells"):
-            await session.query(f"SELECT count(*) FROM {names[0]}, {names[1]} LIMIT 1")
-    assert store.loads <= 2
+WIDE = [{f"c{column}": 1 for column in range(30)} for _ in range(40_000)]
+
+
+async def test_too_many_cells_for_one_query_are_refused_by_name(session: Session) -> None:
+    names = [await offloaded(session, WIDE, "get_wide", n=number) for number in range(2)]
+    with pytest.raises(ToolArgumentsError, match="2,400,000 cells"):
+        await session.query(f"SELECT count(*) FROM {names[0]}, {names[1]} LIMIT 1")
     # The first one leaves the memory for the second.
     for name in names:
         assert "\n40000\n" in await session.query(f"SELECT count(*) FROM {name}")
+
+
+async def test_a_result_with_too_many_cells_is_read_once() -> None:
+    store = CountingStore()
+    session = Session(store, config=CONFIG)
+    lists = {f"list_{number}": WIDE for number in range(2)}
+    shown = await session.offload(lists, tool="get_lists", args={})
+    loads = store.loads
+    for _ in range(2):
+        with pytest.raises(ToolArgumentsError, match="2,400,000 cells"):
+            await session.query(f"SELECT 1 FROM get_lists_{str(shown.pointer_id)[:6]}")
+    assert store.loads == loads + 1
 
 
 async def test_the_tool_answers_and_its_answer_is_never_offloaded(session: Session) -> None:
