@@ -25,8 +25,33 @@ from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError
 from llm_common.testing import ScriptedClient
 from tests.agents import runs
-from tests.agents.five_steps import ANSWER, QUESTION, STEPS, registry, reply_to
-from tests.agents.runs import Chosen, asking, call, events_of, prompt_of, proposed, text_of
+from tests.agents.runs import Chosen, asking, call, events_of, prompt_of, proposed
+
+ORDERS = [
+    {"id": f"O-{n}", "status": "open" if n == 1931 else "closed", "note": "n" * 40}
+    for n in range(1_000, 2_000)
+]
+
+
+def registry(made: Callable[[str], None] = lambda tool: None) -> ToolRegistry:
+    """Return three tools of a shop, which call `made` with their names."""
+
+    def find_account(name: str) -> dict[str, str]:
+        """The account of a customer."""
+        made("find_account")
+        return {"account_id": "A-17", "name": name}
+
+    def list_orders(account_id: str) -> list[dict[str, Any]]:
+        """All orders of an account."""
+        made("list_orders")
+        return ORDERS if account_id == "A-17" else []
+
+    def price(sku: str) -> dict[str, Any]:
+        """The price of an item."""
+        made("price")
+        return {"sku": sku, "price_usd": 12.5}
+
+    return ToolRegistry([find_account, list_orders, price])
 
 
 def executor_of(
@@ -41,22 +66,20 @@ def made() -> list[Any]:
     return []
 
 
-@pytest.mark.parametrize("plan", [STEPS, None], ids=["five-tasks", "one-task"])
-async def test_five_dependent_steps_end_in_the_right_answer(
-    made: list[str], manager: ToolContextManager, plan: list[str] | None
+async def test_a_later_choice_sees_the_parts_of_earlier_outputs_that_fit_its_task(
+    tmp_path: Path,
 ) -> None:
-    client = ScriptedClient([], default=lambda messages: reply_to(text_of(messages)))
-    limits = RunLimits(max_rounds=6)
-    executor = AgenticExecutor(client, registry(made.append), manager, limits=limits)
-    events = await events_of(executor.answer_stream(QUESTION, plan=plan))
-    answered = events[-1].data
-    assert (answered.status, answered.text) == ("ok", ANSWER)
-    assert made == ["find_account", "list_orders", "order_items", "price", "shipment"]
-    told = [event.data for event in events if event.type == "error"]
-    assert [error["tool"] for error in told] == ["price", "shipment"]
-    assert "invalid args" in told[0]["error"]
-    assert "the carrier does not answer" in told[1]["error"]
-    assert sum(event.type == "tool_result" for event in events) == 4
+    account = proposed(("find_account", {"name": "Ann Lee"}))
+    orders = proposed(("list_orders", {"account_id": "A-17"}))
+    executor, client = executor_of(tmp_path, account, orders, proposed(), read_back="read_more")
+    plan = ["Find the account", "List its orders", "Get the items of the open order"]
+    await executor.execute_plan(plan, "q1")
+    assert '"result":{"account_id":"A-17","name":"Ann Lee"}' in prompt_of(client, 1)
+    prompt = prompt_of(client, 2)
+    assert "O-1931" in prompt
+    assert "O-1000" not in prompt
+    assert "read_more reads it" in prompt
+    assert len(prompt) < 12_000
 
 
 async def test_a_task_chooses_again_only_when_the_model_asks(tmp_path: Path) -> None:

@@ -214,29 +214,28 @@ LONG = "rule " * 600
 
 
 @pytest.mark.parametrize(
-    ("system", "instructions"),
-    [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")],
+    ("parts", "hint"),
+    [
+        ({"system": LONG, "instructions": "Which one?"}, "shorten them, or raise"),
+        ({"system": "Rules.", "instructions": LONG}, "shorten them, or raise"),
+        ({"system": "rule " * 300, "instructions": "why " * 300}, "shorten them, or raise"),
+        ({"system": LONG, "instructions": ""}, "shorten them, or raise"),
+        ({"system": "s", "tools_json_schema": '["tool"]' * 320}, "give fewer tools"),
+    ],
+    ids=["system", "question", "both", "system-alone", "tools"],
 )
-def test_a_question_or_system_text_over_the_budget_raises_f_180(
-    system: str, instructions: str
+def test_what_is_never_cut_raises_over_the_budget_s3_03_f_180(
+    parts: dict[str, str], hint: str
 ) -> None:
-    bundle = PromptBundle(
-        system=system,
-        instructions=instructions,
-        history=turns(4),
-        background="b",
-        budget=TokenBudget(max_input_tokens=500),
-    )
-    with pytest.raises(
-        TokenBudgetError, match=r"never cut, take 6.. tokens of 500; shorten them, or raise"
-    ) as caught:
+    rest = {"history": turns(4), "background": "b", "budget": {"max_input_tokens": 500}}
+    bundle = PromptBundle.model_validate(parts | rest)
+    with pytest.raises(TokenBudgetError, match=r"take \d{3} tokens of 500") as caught:
         fit(bundle)
-    enough = bundle.model_copy(
-        update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)}
-    )
-    fitted = fit(enough)
-    assert (fitted.system, fitted.instructions) == (system, instructions)
+    assert hint in str(caught.value)
     assert caught.value.limit_tokens == 500
+    enough = TokenBudget(max_input_tokens=caught.value.needed_tokens)
+    fitted = fit(bundle.model_copy(update={"budget": enough}))
+    assert {name: getattr(fitted, name) for name in parts} == parts
 
 
 async def test_an_answer_whose_rules_exceed_the_budget_calls_no_model_f_180(
@@ -327,26 +326,6 @@ def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
                 instructions="go on", history=[rules] * 40, budget=TokenBudget(max_input_tokens=100)
             )
         )
-
-
-def test_tool_schemas_over_the_budget_raise_s3_03() -> None:
-    bundle = PromptBundle(
-        system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50)
-    )
-    with pytest.raises(TokenBudgetError) as caught:
-        fit(bundle)
-    assert caught.value.limit_tokens == 50
-    assert caught.value.needed_tokens == count_prompt_tokens(bundle)
-    assert "give fewer tools" in str(caught.value)
-    assert (
-        fit(
-            bundle.model_copy(
-                update={"budget": TokenBudget(max_input_tokens=caught.value.needed_tokens)}
-            )
-        )
-        != bundle
-    )
-    assert fit(bundle.model_copy(update={"tools_json_schema": None})).system == "s"
 
 
 def test_tool_schemas_count_towards_the_budget_s3_03() -> None:
