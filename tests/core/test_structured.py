@@ -429,24 +429,6 @@ async def test_a_client_without_an_async_method_is_an_error(method: object, text
 # --- time and cancellation
 
 
-@pytest.mark.parametrize("row", ["S2-11", "S0-38"])
-async def test_the_timeout_bounds_the_attempt_from_outside(row: str) -> None:
-    async def never(_: list[LLMMessage]) -> str:
-        await asyncio.Event().wait()
-        return WHOLE
-
-    attempts: list[Attempt] = []
-    started = time.perf_counter()
-    with pytest.raises(LLMTimeoutError) as caught:
-        await asked(ScriptedClient([never]), timeout_s=0.05, attempts=attempts)
-    assert 0.04 < time.perf_counter() - started < 10
-    assert caught.value.timeout_s == 0.05
-    assert [attempt.error for attempt in attempts] == ["timeout"]
-    assert 40 <= attempts[0].latency_ms < 2000
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
 @pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
 async def test_an_answer_after_the_timeout_is_discarded(
     late: str | Exception,
@@ -475,29 +457,6 @@ async def test_an_answer_after_the_timeout_is_discarded(
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert complaints == []
     assert [attempt.error for attempt in attempts] == ["timeout"]
-
-
-async def test_cancelling_the_caller_cancels_the_call_f_132() -> None:
-    entered = asyncio.Event()
-    cancelled = asyncio.Event()
-
-    async def waiting(_: list[LLMMessage]) -> str:
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return WHOLE
-
-    attempts: list[Attempt] = []
-    caller = asyncio.create_task(asked(ScriptedClient([waiting]), attempts=attempts))
-    await entered.wait()
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    await asyncio.wait_for(cancelled.wait(), 60)
-    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("client", "cancelled")]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_cancelling_the_caller_does_not_wait_for_a_client_that_ignores_it_f_132() -> None:
@@ -556,19 +515,6 @@ async def test_an_attempt_records_the_fields_of_the_answer() -> None:
     ]
 
 
-async def test_the_charge_of_a_failed_call_is_recorded() -> None:
-    error = LLMStatusError("broken", status=500)
-    error.usage, error.cost_usd = LLMUsage(prompt_tokens=3, total_tokens=3), 0.5
-    attempts: list[Attempt] = []
-    with pytest.raises(LLMStatusError):
-        await asked(ScriptedClient([error]), attempts=attempts)
-    assert (attempts[0].usage, attempts[0].cost_usd, attempts[0].error) == (
-        error.usage,
-        0.5,
-        "status",
-    )
-
-
 def test_a_total_is_unknown_if_any_attempt_is() -> None:
     usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5, cached_tokens=1)
     paid, free = Attempt("m", 1, usage, 0.25), Attempt("m", 1)
@@ -583,27 +529,6 @@ async def test_values_of_a_mock_are_not_recorded() -> None:
     attempts: list[Attempt] = []
     await asked(client, attempts=attempts)
     assert attempts == [Attempt(model="m", latency_ms=attempts[0].latency_ms)]
-
-
-async def test_a_hundred_concurrent_calls_do_not_interfere() -> None:
-    async def answer(*, messages: list[LLMMessage], **_: Any) -> LLMResponse:
-        await asyncio.sleep(0.01)
-        return response(json.dumps({"ids": [messages[0].content]}))
-
-    client = MagicMock(chat_completion=answer)
-    choices = await asyncio.gather(
-        *(
-            ask(
-                client,
-                [LLMMessage(role=MessageRole.USER, content=str(number))],
-                reply_model=Choice,
-                model=None,
-                timeout_s=60,
-            )
-            for number in range(100)
-        )
-    )
-    assert [choice.ids for choice in choices] == [[str(number)] for number in range(100)]
 
 
 async def test_a_span_names_model_and_error_without_any_text(

@@ -40,6 +40,8 @@ def test_text_without_a_notation_is_left_alone(text: str) -> None:
         ),
         ("[TOOL_CALLS][5, {}]", [{"name": None, "arguments": None}] * 2),
         (PLAIN, [{"name": "t", "arguments": {}}]),
+        (V31.format(V31_CALL.format("t", "{}") * 2), [{"name": "t", "arguments": {}}] * 2),
+        (KIMI.format(KIMI_CALL.format("t", "{}") * 2), [{"name": "t", "arguments": {}}] * 2),
         (
             KIMI.format(KIMI_CALL.format("t", ' {"a": "<b>"} ')),
             [{"name": "t", "arguments": {"a": "<b>"}}],

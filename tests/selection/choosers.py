@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from llm_common.agents import (
-    ContextPointer,
     ContextRelevanceSelector,
     PlannedTask,
     ToolSelectionConfig,
@@ -12,6 +11,7 @@ from llm_common.agents import (
 )
 from llm_common.core import Attempt
 from llm_common.tools import ToolRegistry
+from tests.selection.doubles import candidate
 from tests.selection.odd_replies import OTHER, SOUND_CALL, SOUND_ID
 
 __all__ = ["CHOOSERS", "SOUND_CHOICE", "Chooser", "Outcome"]
@@ -40,17 +40,7 @@ def search_web(query: str) -> str:
 
 
 _REGISTRY = ToolRegistry([get_weather, search_web])
-_CANDIDATES = [
-    ContextPointer(
-        pointer_id=pointer_id,
-        query_id="q",
-        tool_name="t",
-        created_at="now",
-        summary="t k=1",
-        result_path="x",
-    )
-    for pointer_id in (SOUND_ID, OTHER)
-]
+_CANDIDATES = [candidate(SOUND_ID), candidate(OTHER)]
 
 
 async def choose_tools(

@@ -14,22 +14,13 @@ from llm_common.selection.catalogue import (
 )
 from llm_common.text.display import in_fence
 from llm_common.tools import ToolRegistry
+from tests.selection.doubles import FixedRegistry
 
 ENTRY = {
     "name": "t1",
     "description": "d",
     "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}},
 }
-
-
-class FixedRegistry:
-    def __init__(self, schema: object) -> None:
-        self.schema = schema
-        self.requests = 0
-
-    def get_tools_schema(self) -> object:
-        self.requests += 1
-        return self.schema
 
 
 def get_page(url: str) -> str:
@@ -95,15 +86,6 @@ async def test_text_of_a_third_party_registry_stays_unchanged(text: str) -> None
     assert not catalogue.empty
 
 
-@pytest.mark.parametrize("schema", ["", " \n", "[]", " [ ] ", [], ()])
-async def test_no_tools_at_all_is_empty_s2_12(schema: object) -> None:
-    assert (await catalogue_of(schema)).empty
-
-
-async def test_an_empty_registry_is_empty_s2_12() -> None:
-    assert (await read_catalogue(ToolRegistry())).empty
-
-
 @pytest.mark.parametrize("schema", [None, 5, b"[]", {"tools": []}, MagicMock()])
 async def test_a_schema_of_another_type_raises(schema: object) -> None:
     with pytest.raises(
@@ -123,12 +105,6 @@ async def test_an_async_registry_is_awaited() -> None:
     registry = AsyncMock()
     registry.get_tools_schema.return_value = "Tools..."
     assert (await read_catalogue(registry)).text == "Tools..."
-
-
-async def test_the_registry_is_asked_once() -> None:
-    registry = FixedRegistry([ENTRY])
-    await read_catalogue(registry)
-    assert registry.requests == 1
 
 
 @pytest.mark.parametrize(

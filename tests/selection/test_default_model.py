@@ -1,15 +1,12 @@
 """Tests which model is asked if none is configured."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llm_common.agents import (
-    ContextPointer,
-    ContextRelevanceSelector,
     PlannedTask,
     ToolSelectionConfig,
     ToolSelector,
@@ -20,7 +17,6 @@ from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 from tests.core.loopback import answer, loopback
 
-README = Path(__file__).parents[2] / "README.md"
 TASK = PlannedTask(id=1, description="What does Apple trade at?")
 CALL = json.dumps({"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}}]})
 VARIABLE = "LLM_COMMON_TOOL_SELECTION_MODEL"
@@ -32,20 +28,6 @@ def get_price(ticker: str) -> str:
 
 
 REGISTRY = ToolRegistry([get_price])
-POINTER = ContextPointer(
-    pointer_id="24248a36f5e3",
-    query_id="q",
-    tool_name="t",
-    created_at="now",
-    summary="rain t",
-    result_path="x",
-)
-
-
-@pytest.fixture(autouse=True)
-def _no_model_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (VARIABLE, "LLM_COMMON_CONTEXT_SELECTION_MODEL"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def scripted(provider: str | None, model: str | None) -> ScriptedClient:
@@ -104,9 +86,8 @@ async def test_an_adapter_is_asked_for_its_own_model_f_179() -> None:
     assert models == ["my-deployment"]
 
 
-@pytest.mark.parametrize("kind", ["tools", "pointers"])
 async def test_a_failed_selection_names_model_host_and_setting(
-    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(VARIABLE, "missing-model")
     error = b'{"error": {"message": "no such model", "code": "model_not_found"}}'
@@ -114,14 +95,7 @@ async def test_a_failed_selection_names_model_host_and_setting(
         loopback(answer(404, error)) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
-        if kind == "tools":
-            selection: Any = await ToolSelector(client).select_detailed(
-                task=TASK, tool_registry=REGISTRY
-            )
-        else:
-            selection = await ContextRelevanceSelector(client).select_detailed(
-                query="rain", pointers=[POINTER]
-            )
+        selection = await ToolSelector(client).select_detailed(task=TASK, tool_registry=REGISTRY)
     assert selection.status == "error"
     for text in ("missing-model", "127.0.0.1", VARIABLE):
         assert text in selection.problem

@@ -11,7 +11,6 @@ import pytest
 
 from llm_common._threads import MAX_WORK_THREADS, in_thread
 from llm_common.agents import (
-    ContextPointer,
     ContextRelevanceSelector,
     LexicalToolSelector,
     PlannedTask,
@@ -19,29 +18,17 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.selection.catalogue import rank_tools, read_catalogue
+from llm_common.selection.catalogue import read_catalogue
 from llm_common.testing import ScriptedClient
 from llm_common.tools.signature import signature
+from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
+from tests.selection.doubles import FixedRegistry, candidate
+from tests.selection.odd_replies import SOUND
 from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives, nested_objects
 
 TASK = PlannedTask(id=1, description="Weather in Ulm")
 CALL = json.dumps({"calls": [{"tool": "tool_00", "args": {"x": "a"}}]})
-POINTER = ContextPointer(
-    pointer_id="24248a36f5e3",
-    query_id="q",
-    tool_name="t",
-    created_at="now",
-    summary="rain t",
-    result_path="x",
-)
-
-
-class FixedRegistry:
-    def __init__(self, schema: object) -> None:
-        self.schema = schema
-
-    def get_tools_schema(self) -> object:
-        return self.schema
+POINTER = candidate()
 
 
 def tools(parameters: dict[str, Any], count: int = 25) -> FixedRegistry:
@@ -152,26 +139,17 @@ async def test_waiting_for_a_thread_ends_at_the_deadline_f_161(kind: str) -> Non
     assert "deadline" in selection.problem
 
 
-@pytest.mark.parametrize("kind", ["tools", "pointers"])
+@pytest.mark.parametrize("kind", CHOOSERS)
 async def test_hung_threads_of_the_application_block_no_selection_f_161(kind: str) -> None:
     end = Event()
     loop = asyncio.get_running_loop()
     blocked = [loop.run_in_executor(None, end.wait, 30) for _ in range(40)]
     try:
-        if kind == "tools":
-            client = ScriptedClient([CALL])
-            selection: Any = await ToolSelector(
-                client, ToolSelectionConfig(timeout_s=60)
-            ).select_detailed(task=TASK, tool_registry=tools(ANY_JSON))
-        else:
-            client = ScriptedClient(['{"pointer_ids": ["24248a36f5e3"]}'])
-            selection = await ContextRelevanceSelector(client, timeout_s=60).select_detailed(
-                query="rain", pointers=[POINTER]
-            )
+        outcome = await CHOOSERS[kind](ScriptedClient([SOUND]))
     finally:
         end.set()
         await asyncio.gather(*blocked)
-    assert selection.status == "ok"
+    assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
 
 
 async def test_the_shortlist_ranks_each_sub_task_s2_14() -> None:
@@ -189,5 +167,3 @@ async def test_the_shortlist_ranks_each_sub_task_s2_14() -> None:
     )
     user = str(client.calls[0].messages[1].content)
     assert '"name":"send_invoice"' in user.partition("Task:")[0]
-    catalogue = await read_catalogue(FixedRegistry(offered))
-    assert "send_invoice" not in [tool.name for tool in rank_tools(catalogue, ["weather"], limit=3)]

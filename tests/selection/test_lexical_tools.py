@@ -15,6 +15,7 @@ from llm_common.agents import (
     ToolSelectionConfig,
 )
 from llm_common.tools import Tool, ToolRegistry
+from tests.selection.doubles import FixedRegistry
 
 
 def read_file(path: str) -> str:
@@ -118,29 +119,23 @@ async def test_the_same_input_gives_the_same_calls_in_any_order_of_registration(
     assert await select(planned, backwards) == await select(planned)
 
 
-class TextRegistry:
-    def __init__(self, schema: object) -> None:
-        self.schema = schema
-
-    def get_tools_schema(self) -> object:
-        return self.schema
-
-
 async def test_json_text_of_a_third_party_registry_is_read() -> None:
-    selection = await select(task("Read the file aa.py"), TextRegistry(REGISTRY.get_tools_schema()))
+    selection = await select(
+        task("Read the file aa.py"), FixedRegistry(REGISTRY.get_tools_schema())
+    )
     assert [call.tool for call in selection.calls] == ["read_file"]
 
 
 @pytest.mark.parametrize(
     ("registry", "status"),
     [
-        (TextRegistry("Tools..."), "error"),
-        (TextRegistry(5), "error"),
-        (TextRegistry([open]), "error"),
-        (TextRegistry([iter("x")]), "error"),
+        (FixedRegistry("Tools..."), "error"),
+        (FixedRegistry(5), "error"),
+        (FixedRegistry([open]), "error"),
+        (FixedRegistry([iter("x")]), "error"),
         (MagicMock(get_tools_schema=MagicMock(side_effect=ValueError)), "error"),
         (ToolRegistry(), "no_candidates"),
-        (TextRegistry("[]"), "no_candidates"),
+        (FixedRegistry("[]"), "no_candidates"),
     ],
 )
 async def test_an_unreadable_registry_gives_no_calls_s2_09(registry: Any, status: str) -> None:
@@ -177,39 +172,6 @@ async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
     assert [call.tool for call in selection.calls] == ["delete_file"]
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "kind", "reads"),
-    [
-        ("read_entry", "path", "string", True),
-        ("read_entry", "start_date", "string", True),
-        ("read_entry", "order_by", "string", True),
-        ("read_entry", "start", "boolean", False),
-        ("read_entry", "overwrite", "boolean", False),
-        ("read_entry", "save_to", "string", False),
-        ("get_or_make_entry", "path", "string", False),
-        ("read_and_burn_entry", "path", "string", False),
-        ("find_and_remove_entry", "path", "string", False),
-        ("removeEntryList", "path", "string", False),
-        ("check_in_entry", "path", "string", False),
-        ("check_entry", "path", "string", True),
-        ("get_entry_order", "path", "string", True),
-        ("order_entry_list", "path", "string", False),
-    ],
-)
-async def test_name_and_schema_decide_whether_a_tool_only_reads(
-    name: str, parameter: str, kind: str, reads: bool
-) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"entry": {"type": "string"}, parameter: {"type": kind}},
-    }
-    tool = {"name": name, "description": "Reads an entry of the diary.", "inputSchema": schema}
-    selection = await select(task("Read an entry of the diary"), TextRegistry([tool]))
-    assert (selection.status, [drop.reason for drop in selection.dropped]) == (
-        ("ok", []) if reads else ("invalid", ["writes"])
-    )
-
-
 async def test_a_read_only_mark_wins_over_the_name() -> None:
     planned = task("Delete the file aa.py")
     marked = {
@@ -222,7 +184,7 @@ async def test_a_read_only_mark_wins_over_the_name() -> None:
         "properties": {"path": {"type": "string"}},
         "required": ["path"],
     }
-    for registry in (ToolRegistry([Tool(delete_file, read_only=True)]), TextRegistry([marked])):
+    for registry in (ToolRegistry([Tool(delete_file, read_only=True)]), FixedRegistry([marked])):
         assert [call.tool for call in (await select(planned, registry)).calls] == ["delete_file"]
     unsafe = ToolRegistry([Tool(read_file, read_only=False)])
     assert (await select(task("Read the file aa.py"), unsafe)).calls == ()

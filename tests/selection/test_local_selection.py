@@ -285,30 +285,6 @@ async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> N
     assert bool(selection.pointers) == (status == "ok")
 
 
-@pytest.mark.parametrize(("pointers", "cap"), [([], None), ([pointer(1, "rain")], 0)])
-async def test_no_candidates_or_a_cap_of_0_selects_nothing_s0_32(
-    pointers: list[ContextPointer], cap: int | None
-) -> None:
-    selector = LexicalRelevanceSelector(cap)
-    assert await selector.select(query="rain", pointers=pointers) == []
-    assert (
-        await selector.select_detailed(query="rain", pointers=pointers)
-    ).status == "no_candidates"
-
-
-def test_a_negative_cap_raises_s0_32() -> None:
-    with pytest.raises(ValueError, match="max_selected must be 0 or more, got -1"):
-        LexicalRelevanceSelector(max_selected=-1)
-
-
-async def test_the_cap_comes_from_the_environment_s0_33(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = [pointer(number, "weather") for number in range(8)]
-    monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "2")
-    assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 2
-    monkeypatch.delenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS")
-    assert len(await LexicalRelevanceSelector().select(query="weather", pointers=pool)) == 6
-
-
 class Synonyms:
     """Returns 1 for texts about a cat, whatever the query."""
 

@@ -7,7 +7,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from llm_common.agents import (
-    ContextPointer,
     ContextRelevanceSelector,
     LexicalRelevanceSelector,
     LexicalToolSelector,
@@ -20,22 +19,11 @@ from llm_common.agents import (
 )
 from llm_common.errors import LLMConnectionError, LLMStatusError
 from llm_common.testing import ScriptedClient
+from tests.selection.doubles import candidate
 
 TASK = PlannedTask(id=1, description="Tell the snow in Oslo")
 CONFIG = ToolSelectionConfig(model="a-model", fallback_model="b-model")
-POINTERS = [
-    ContextPointer(
-        pointer_id=f"{number:012x}",
-        query_id="q",
-        task_id=None,
-        tool_name="snow",
-        args={},
-        summary=f"snow in Oslo {number}",
-        created_at="2026-01-01T00:00:00Z",
-        result_path="",
-    )
-    for number in range(60)
-]
+POINTERS = [candidate(f"{number:012x}", summary=f"snow in Oslo {number}") for number in range(60)]
 Chooses = Callable[[ScriptedClient], Awaitable[RelevanceSelection | ToolSelection]]
 
 

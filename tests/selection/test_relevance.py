@@ -1,7 +1,6 @@
 """Tests `ContextRelevanceSelector`."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 from unittest.mock import AsyncMock
 
@@ -46,6 +45,11 @@ def ids_of(selection: RelevanceSelection) -> list[str]:
     return [pointer.pointer_id for pointer in selection.pointers]
 
 
+async def hang(_: list[LLMMessage]) -> str:
+    await asyncio.sleep(30)
+    return chosen(A)
+
+
 def prompt_of(client: ScriptedClient) -> str:
     return "\n".join(str(message.content) for message in client.calls[-1].messages)
 
@@ -54,13 +58,6 @@ async def detailed(client: ScriptedClient, **options: object) -> RelevanceSelect
     query, pointers = options.pop("query", "weather"), options.pop("pointers", THREE)
     selector = ContextRelevanceSelector(client, **options)  # type: ignore[arg-type]
     return await selector.select_detailed(query=str(query), pointers=pointers)  # type: ignore[arg-type]
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MODEL", "MAX_POINTERS", "TIMEOUT_S", "FAIL_CLOSED"):
-        monkeypatch.delenv(f"LLM_COMMON_CONTEXT_SELECTION_{name}", raising=False)
-    monkeypatch.delenv("LLM_COMMON_TOOL_SELECTION_MODEL", raising=False)
 
 
 async def test_the_prompt_contains_only_ids_and_summaries_of_pointers_s0_30() -> None:
@@ -82,17 +79,6 @@ async def test_a_requested_digest_is_shown_in_part_s0_30() -> None:
     assert len(prompt_of(client)) < 3_000
 
 
-async def test_asks_for_a_json_object_at_temperature_zero_s0_31() -> None:
-    client = ScriptedClient([chosen(A)])
-    await detailed(client, model="m")
-    call = client.calls[0]
-    assert (call.model, call.temperature, call.options) == (
-        "m",
-        0.0,
-        {"response_format": {"type": "json_object"}},
-    )
-
-
 async def test_a_reply_with_only_content_and_finish_reason_is_read_s0_31() -> None:
     client = AsyncMock()
     client.chat_completion.return_value = SimpleNamespace(content=chosen(B), finish_reason="stop")
@@ -100,7 +86,12 @@ async def test_a_reply_with_only_content_and_finish_reason_is_read_s0_31() -> No
         query="q", pointers=THREE
     )
     assert selected == [THREE[1]]
-    assert not client.chat_completion.call_args.args
+    call = client.chat_completion.call_args
+    assert not call.args
+    assert (call.kwargs["temperature"], call.kwargs["response_format"]) == (
+        0.0,
+        {"type": "json_object"},
+    )
 
 
 @pytest.mark.parametrize(("pointers", "cap"), [([], None), (THREE, 0), ([], 0)])
@@ -142,7 +133,8 @@ async def test_the_model_comes_from_argument_then_variables_s0_33(
 
 
 @pytest.mark.parametrize(
-    ("variable", "argument", "cap"), [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1)]
+    ("variable", "argument", "cap"),
+    [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1), ("0", None, 0)],
 )
 async def test_an_explicit_cap_beats_the_variable_s0_33(
     monkeypatch: pytest.MonkeyPatch, variable: str, argument: int | None, cap: int
@@ -157,11 +149,6 @@ async def test_an_explicit_cap_beats_the_variable_s0_33(
     assert ids_of(selection) == ids[:cap]
 
 
-async def test_zero_in_the_environment_is_zero_s0_33(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "0")
-    assert (await detailed(ScriptedClient([]))).status == "no_candidates"
-
-
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -170,13 +157,14 @@ async def test_zero_in_the_environment_is_zero_s0_33(monkeypatch: pytest.MonkeyP
         ("TIMEOUT_S", "soon"),
         ("TIMEOUT_S", "0"),
         ("FAIL_CLOSED", "nope"),
+        ("FAIL_CLOSED", "2"),
     ],
 )
-def test_a_malformed_variable_raises_at_construction_s0_33(
+def test_a_malformed_variable_raises_at_construction_s0_33_s0_40(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(f"LLM_COMMON_CONTEXT_SELECTION_{variable}", value)
-    with pytest.raises(ConfigError, match=variable):
+    with pytest.raises(ConfigError, match=f"{variable} is '{value}'"):
         ContextRelevanceSelector(ScriptedClient([]))
 
 
@@ -266,15 +254,6 @@ async def test_fail_closed_comes_from_the_environment_s0_36_s0_40(
     assert (await detailed(ScriptedClient(["?"]), fail_closed=True)).used == "model"
 
 
-@pytest.mark.parametrize("value", ["nope", "2", "falsch"])
-def test_a_fail_closed_that_is_no_flag_is_an_error_s0_40(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", value)
-    with pytest.raises(ConfigError, match=value):
-        ContextRelevanceSelector(ScriptedClient([]))
-
-
 async def test_the_detailed_selection_reports_the_call_s0_37() -> None:
     usage = LLMUsage(prompt_tokens=7, completion_tokens=3, total_tokens=10)
     answer = LLMResponse(id="1", model="m-1", content=chosen(B), finish_reason="stop", usage=usage)
@@ -292,62 +271,27 @@ async def test_the_detailed_selection_reports_the_call_s0_37() -> None:
     ) == [THREE[1]]
 
 
-async def test_a_silent_model_ends_in_a_timeout_s0_38() -> None:
-    async def hang(_: list[LLMMessage]) -> str:
-        await asyncio.sleep(30)
-        return chosen(A)
-
-    started = time.perf_counter()
-    selection = await detailed(ScriptedClient([hang]), timeout_s=0.05)
-    assert (selection.pointers, selection.status) == ([], "timeout")
-    assert selection.attempts[0].error == "timeout"
-    assert time.perf_counter() - started < 10
-
-
 async def test_the_deadline_comes_from_the_environment_s0_38(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hang(_: list[LLMMessage]) -> str:
-        await asyncio.sleep(30)
-        return chosen(A)
-
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "0.05")
     assert (await detailed(ScriptedClient([hang]))).status == "timeout"
 
 
-async def test_cancellation_propagates_s0_38() -> None:
-    reached = asyncio.Event()
-
-    async def hang(_: list[LLMMessage]) -> str:
-        reached.set()
-        await asyncio.sleep(30)
-        return chosen(A)
-
-    task = asyncio.create_task(detailed(ScriptedClient([hang]), fail_closed=False))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 async def test_many_candidates_are_shortlisted_by_relevance_s0_39() -> None:
     many = [
-        pointer(f"{number:012x}", f"web_search query=topic{number} " + "x" * 250)
-        for number in range(1_000)
+        pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
+        for number in range(10_000)
     ]
     match = pointer(A, "weather city=Oslo")
     client = ScriptedClient([chosen(A, many[0].pointer_id)])
     selection = await detailed(client, query="weather in Oslo", pointers=[match, *many])
     assert selection.pointers == [match]
     assert selection.dropped[0].id == many[0].pointer_id
-    assert len(prompt_of(client).encode()) < 64 * 1024
-    assert prompt_of(client).count('{"id":') <= 200
-    assert (
-        selection.not_shown
-        == sum(choice.reason == "not shown" for choice in selection.choices)
-        >= 801
-    )
-    assert f"{999:012x}" in prompt_of(client), "the newest fill the prompt"
+    assert prompt_of(client).count('{"id":') == 200
+    assert [choice.reason for choice in selection.choices].count("not shown") == 9_801
+    assert selection.not_shown == 9_801
+    assert many[-1].pointer_id in prompt_of(client), "the newest fill the prompt"
 
 
 async def test_a_prompt_of_wide_characters_stays_small_s0_39() -> None:
@@ -417,43 +361,6 @@ async def test_a_fallback_model_is_asked_once_within_one_deadline_s0_38() -> Non
     assert "not usable" in second[1]
 
 
-async def test_attempts_share_the_deadline_s0_38() -> None:
-    async def hang(_: list[LLMMessage]) -> str:
-        await asyncio.sleep(30)
-        return chosen(A)
-
-    started = time.perf_counter()
-    selection = await detailed(ScriptedClient([hang, hang]), fallback_model="two", timeout_s=0.5)
-    assert time.perf_counter() - started < 10
-    assert (selection.status, selection.pointers, len(selection.attempts)) == ("timeout", [], 2)
-    with pytest.raises(ValueError, match="timeout_s is 0"):
-        ContextRelevanceSelector(ScriptedClient([]), timeout_s=0)
-
-
-class SchemaClient(ScriptedClient):
-    prefers_json_schema = True
-
-
-async def test_a_client_that_prefers_a_schema_gets_the_ids_as_enum() -> None:
-    client = SchemaClient([chosen(A)])
-    assert (await detailed(client)).status == "ok"
-    json_schema = client.calls[0].options["response_format"]["json_schema"]
-    assert json_schema["strict"] is True
-    assert json_schema["schema"]["properties"]["pointer_ids"]["items"]["enum"] == [A, B, C]
-
-
-async def test_ten_thousand_candidates_become_a_small_prompt_s0_39() -> None:
-    many = [
-        pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
-        for number in range(10_000)
-    ]
-    client = ScriptedClient([chosen(many[77].pointer_id)])
-    selection = await detailed(client, query="what was topic77?", pointers=many)
-    assert selection.pointers == [many[77]]
-    assert prompt_of(client).count('{"id":') == 200
-    assert len(prompt_of(client).encode()) < 64 * 1024
-
-
 @pytest.mark.parametrize("variable", ["CONTEXT_SELECTION_MODEL", "TOOL_SELECTION_MODEL", ""])
 async def test_a_model_that_does_not_exist_is_named_with_its_setting(
     monkeypatch: pytest.MonkeyPatch, variable: str
@@ -471,10 +378,6 @@ async def test_a_model_that_does_not_exist_is_named_with_its_setting(
 
 
 async def test_a_ranking_has_time_after_a_model_that_used_up_its_own_s0_36() -> None:
-    async def hang(_: list[LLMMessage]) -> str:
-        await asyncio.sleep(30)
-        return chosen(B)
-
     selection = await detailed(
         ScriptedClient([hang]), timeout_s=0.05, fail_closed=False, query="weather in Oslo"
     )

@@ -8,24 +8,18 @@ that does not must fail closed, and `why` has the reason.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import httpx
 import pytest
 
-from llm_common.agents import (
-    ContextPointer,
-    ContextRelevanceSelector,
-    PlannedTask,
-    ToolSelectionConfig,
-    ToolSelector,
-)
 from llm_common.core import LLMConfig, OpenAICompatibleClient, extract_json
 from llm_common.core.extraction import as_call, is_call, read_text_calls
 from llm_common.errors import MalformedReplyError
 from llm_common.selection.tool_calls import read_native_calls
-from llm_common.testing import ScriptedClient
-from llm_common.tools import ToolRegistry
+from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
+from tests.selection.odd_replies import SOUND_CALL, SOUND_ID
 
 WRONG_CALLS = '{"calls": [{"tool": "search_web", "args": {"query": "x"}}]}'
 WRONG_IDS = '{"pointer_ids": ["bbbbbbbbbbbb"]}'
@@ -50,6 +44,9 @@ class Shape:
     why: str = ""
     choice: dict[str, Any] = field(default_factory=dict)
     payload: dict[str, Any] = field(default_factory=dict)
+
+    def is_read_by(self, kind: str) -> bool:
+        return self.tools if kind == "tools" else self.pointers
 
     def body(self, answer: str) -> dict[str, Any]:
         """Return the body of the reply."""
@@ -94,7 +91,6 @@ def only(message: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
 OPENAI = "https://platform.openai.com/docs/api-reference/chat/object"
 ZAI = "https://docs.z.ai/api-reference/llm/chat-completion"
 DEEPSEEK_DOCS = "https://api-docs.deepseek.com/api/create-chat-completion"
-MISTRAL_DOCS = "https://docs.mistral.ai/capabilities/reasoning"
 VLLM = "https://docs.vllm.ai/en/latest/features/reasoning_outputs.html"
 HARMONY = "https://cookbook.openai.com/articles/openai-harmony"
 GEMINI = "https://ai.google.dev/api/generate-content#FinishReason"
@@ -302,49 +298,10 @@ BROKEN = [
 SHAPES = [*PLAIN_SHAPES, *THINKING, *WRAPPED, *CALL_SHAPES, *STOPPED, *BROKEN]
 
 CONFIG = LLMConfig(base_url="http://shapes.test/v1", default_model="m", max_attempts=1)
-CALLS = json.dumps({"calls": [{"tool": "get_weather", "args": {"city": "Ulm"}}]})
-IDS = json.dumps({"pointer_ids": ["aaaaaaaaaaaa"]})
-POINTERS = [
-    ContextPointer(
-        pointer_id=letter * 12,
-        query_id="q",
-        tool_name="t",
-        created_at="now",
-        summary="t",
-        result_path="x",
-    )
-    for letter in "ab"
-]
-TASK = PlannedTask(id=1, description="weather")
-SELECTION = ToolSelectionConfig(model="m")
-
-
-def get_weather(city: str) -> str:
-    """Forecasts the weather."""
-    return city
-
-
-def search_web(query: str) -> str:
-    """Finds pages."""
-    return query
-
-
-REGISTRY = ToolRegistry([get_weather, search_web])
-
-
-async def chosen_tools(client: Any) -> tuple[list[Any], bool]:
-    selection = await ToolSelector(client, SELECTION).select_detailed(
-        task=TASK, tool_registry=REGISTRY
-    )
-    return [(call.tool, call.args) for call in selection.calls], selection.failed
-
-
-async def chosen_pointers(client: Any) -> tuple[list[Any], bool]:
-    selection = await ContextRelevanceSelector(client).select_detailed(query="q", pointers=POINTERS)
-    return [pointer.pointer_id for pointer in selection.pointers], selection.status not in {
-        "ok",
-        "empty",
-    }
+ANSWERS = {
+    "tools": json.dumps({"calls": [SOUND_CALL]}),
+    "pointers": json.dumps({"pointer_ids": [SOUND_ID]}),
+}
 
 
 def answering(body: dict[str, Any]) -> OpenAICompatibleClient:
@@ -353,56 +310,28 @@ def answering(body: dict[str, Any]) -> OpenAICompatibleClient:
     return OpenAICompatibleClient(CONFIG, transport=httpx.MockTransport(lambda _: reply))
 
 
-def test_every_shape_has_a_source_and_a_reason_if_unread() -> None:
-    assert len(SHAPES) >= 60
-    assert len({shape.name for shape in SHAPES}) == len(SHAPES)
-    assert all(shape.source.startswith("https://") for shape in SHAPES)
-    assert all(shape.why for shape in SHAPES if not shape.tools)
-
-
+@pytest.mark.parametrize("kind", sorted(CHOOSERS))
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
-async def test_each_shape_is_read_or_fails_closed(shape: Shape) -> None:
-    async with answering(shape.body(CALLS)) as client:
-        expected = ([("get_weather", {"city": "Ulm"})], False) if shape.tools else ([], True)
-        assert await chosen_tools(client) == expected
-    async with answering(shape.body(IDS)) as client:
-        assert await chosen_pointers(client) == (
-            (["aaaaaaaaaaaa"], False) if shape.pointers else ([], True)
-        )
+async def test_each_shape_is_read_or_fails_closed(shape: Shape, kind: str) -> None:
+    async with answering(shape.body(ANSWERS[kind])) as client:
+        outcome = await CHOOSERS[kind](client)
+    if shape.is_read_by(kind):
+        assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
+    else:
+        assert outcome.chosen == []
+        assert outcome.status in {"error", "invalid"}
 
 
-READ_AS_TEXT = [
-    shape
-    for shape in SHAPES
-    if shape.tools
-    and isinstance(shape.message("x").get("content"), str)
-    and shape.message("x")["content"]
-    # Before its closing tag, this reply is prose with an answer in it. Only the finish reason says
-    # that it was cut.
-    and shape.name != "qwen 2507 closing tag alone"
-]
-
-
-def read(content: str, key: str) -> object:
+def read(content: str) -> object:
     """Return the value that `ask` reads from a text, or None if it rejects the text."""
     try:
-        calls = read_text_calls(content, has_ended=True) if key == "calls" else None
-        if not calls and key == "calls" and is_call(extract_json(content)):
+        calls = read_text_calls(content, has_ended=True)
+        if not calls and is_call(extract_json(content)):
             calls = [as_call(extract_json(content))]
         value = read_native_calls(calls) if calls else extract_json(content)
     except MalformedReplyError:
         return None
-    return value if isinstance(value.get(key), list) else None
-
-
-@pytest.mark.parametrize("shape", READ_AS_TEXT, ids=[shape.name for shape in READ_AS_TEXT])
-def test_a_shape_cut_at_any_byte_is_read_in_full_or_rejected_f_087(shape: Shape) -> None:
-    for answer, key in ((CALLS, "calls"), (IDS, "pointer_ids")):
-        content: str = shape.message(answer)["content"]
-        whole = read(content, key)
-        assert (whole is not None) == (shape.tools if key == "calls" else shape.pointers)
-        for cut in range(len(content.encode())):
-            assert read(content.encode()[:cut].decode(errors="replace"), key) in (None, whole)
+    return value if {"calls", "pointer_ids"} & value.keys() else None
 
 
 MISTRAL = (
@@ -422,17 +351,23 @@ KIMI = (
     "<|tool_calls_section_end|>"
 )
 PLAIN = '{"calls": [{"tool": "get_weather", "args": {"city": "A"}}, {"tool": "get_weather", "args": {"city": "B"}}]}'
-TWO_CALLS = [PLAIN, MISTRAL, DEEPSEEK, KIMI]
+WHOLE_TEXTS = {"json": PLAIN, "mistral": MISTRAL, "deepseek": DEEPSEEK, "kimi": KIMI}
+for read_shape, kind in product(SHAPES, ANSWERS):
+    content = read_shape.message(ANSWERS[kind]).get("content")
+    # Before its closing tag, this reply is prose with an answer in it. Only the finish reason says
+    # that it was cut.
+    is_cut_prose = read_shape.name == "qwen 2507 closing tag alone"
+    if read_shape.is_read_by(kind) and not is_cut_prose and content and isinstance(content, str):
+        WHOLE_TEXTS[f"{read_shape.name}, {kind}"] = content
 
 
-@pytest.mark.parametrize("content", TWO_CALLS, ids=["json", "mistral", "deepseek", "kimi"])
-async def test_no_prefix_of_two_calls_is_read_as_one_f_087(content: str) -> None:
-    whole, _ = await chosen_tools(ScriptedClient([content]))
-    assert [args for _, args in whole] == [{"city": "A"}, {"city": "B"}]
-    read_whole = read(content, "calls")
-    assert all(read(content[:cut], "calls") in (None, read_whole) for cut in range(len(content)))
-    for cut in range(0, len(content), 40):
-        assert (await chosen_tools(ScriptedClient([content[:cut]])))[0] in ([], whole)
+@pytest.mark.parametrize("name", WHOLE_TEXTS)
+def test_a_text_cut_at_any_byte_is_read_in_full_or_rejected_f_087(name: str) -> None:
+    content = WHOLE_TEXTS[name].encode()
+    whole = read(content.decode())
+    assert whole is not None
+    for cut in range(len(content)):
+        assert read(content[:cut].decode(errors="replace")) in (None, whole)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from llm_common.errors import (
     MalformedReplyError,
     ModelNotFoundError,
 )
-from tests.core.loopback import Wire, answer, loopback, ok, raw, response
-from tests.core.misbehaving_server import FAULTS, WORKING, misbehaving, reply
+from tests.core.loopback import Wire, answer, loopback, ok
+from tests.core.misbehaving_server import FAULTS, WORKING, misbehaving
 from tests.core.unreachable import UNREACHABLE
 from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
 from tests.selection.odd_replies import OTHER, SOUND, SOUND_ID
@@ -54,7 +54,9 @@ async def test_a_permanent_fault_selects_nothing(row: str, kind: str, no_waits: 
             took_s = time.monotonic() - started
         requests = len(server.requests)
     assert (outcome.chosen, outcome.status) == ([], STATUSES.get(code, "error"))
-    assert [attempt.error for attempt in outcome.attempts] == [code]
+    [attempt] = outcome.attempts
+    assert attempt.error == code
+    assert fault.reason in {"", attempt.reason}
     assert requests == fault.requests <= 2
     assert took_s < timeout_s + 10  # seconds of patience on a busy machine
 
@@ -66,8 +68,10 @@ async def test_a_passing_fault_is_retried(row: str, kind: str, no_waits: None) -
         async with OpenAICompatibleClient(server.config()) as client:
             outcome = await CHOOSERS[kind](client)
         assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
-        assert [attempt.error for attempt in outcome.attempts] == [None]
         assert len(server.requests) <= 2
+    [attempt] = outcome.attempts
+    assert attempt.error is None
+    assert bool(attempt.usage and attempt.usage.total_tokens) is (row != "F-122")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,43 +118,6 @@ async def test_after_a_refused_key_no_second_model_is_asked(status: int, kind: s
     assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["auth"])
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-118-{kind}" for kind in KINDS])
-async def test_a_missing_model_is_replaced_by_the_fallback(kind: str) -> None:
-    async def only_second(wire: Wire) -> None:
-        while (request := await wire.request()) is not None:
-            is_second = request.body["model"] == "second"
-            await wire.send(response(200, ok(SOUND)) if is_second else response(404, b"{}"))
-
-    async with loopback(only_second) as server, OpenAICompatibleClient(server.config()) as client:
-        outcome = await CHOOSERS[kind](client, fallback_model="second")
-        assert len(server.requests) == 2
-    assert (outcome.chosen, outcome.status) == (SOUND_CHOICE[kind], "ok")
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-112-{kind}" for kind in KINDS])
-async def test_a_retry_delay_within_the_limit_is_observed(kind: str) -> None:
-    busy = raw(response(503, b"{}", {"Retry-After": "0.6"}))
-    async with (
-        loopback(busy, answer(200, ok(SOUND))) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        started = time.monotonic()
-        outcome = await CHOOSERS[kind](client)
-        assert 0.6 <= time.monotonic() - started < 10  # long, for a busy machine
-    assert outcome.chosen == SOUND_CHOICE[kind]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-113-{kind}" for kind in KINDS])
-async def test_a_retry_delay_beyond_the_deadline_is_cut_short(kind: str) -> None:
-    """The client's own limit of 5 s is longer than the delay."""
-    busy = answer(503, b"{}", {"Retry-After": "3"})
-    async with loopback(busy) as server, OpenAICompatibleClient(server.config()) as client:
-        started = time.monotonic()
-        outcome = await CHOOSERS[kind](client, timeout_s=0.3)
-        assert time.monotonic() - started < 10  # long, for a busy machine
-    assert outcome.chosen == []
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=[f"S0-31-{kind}" for kind in KINDS])
 async def test_a_json_object_is_requested_unless_a_schema_is_preferred(kind: str) -> None:
     async with loopback(answer(200, ok(SOUND))) as server:
@@ -160,49 +127,23 @@ async def test_a_json_object_is_requested_unless_a_schema_is_preferred(kind: str
         plain, by_schema = (request.body["response_format"] for request in server.requests)
     assert plain == {"type": "json_object"}
     assert by_schema["type"] == "json_schema"
+    # Arguments of tools have schemas that strict endpoints refuse.
+    assert by_schema["json_schema"]["strict"] is (kind == "pointers")
     names = {"pointers": [SOUND_ID, OTHER], "tools": ["get_weather", "search_web"]}[kind]
     assert f'"enum": {json.dumps(names)}' in json.dumps(by_schema)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-117-{kind}" for kind in KINDS])
-async def test_a_rejected_schema_is_never_sent_again(
-    kind: str,
-) -> None:
-    async def no_schema(wire: Wire) -> None:
-        while (request := await wire.request()) is not None:
-            refused = request.body.get("response_format", {}).get("type") == "json_schema"
-            message = b"This response_format type is unavailable now"
-            await wire.send(response(400, message) if refused else response(200, ok(SOUND)))
-
-    async with loopback(no_schema) as server:
-        async with OpenAICompatibleClient(server.config(prefers_json_schema=True)) as client:
-            for _ in range(3):
-                outcome = await CHOOSERS[kind](client, fallback_model="second")
-                assert (outcome.chosen, len(outcome.attempts)) == (SOUND_CHOICE[kind], 1)
-        sent = [request.body.get("response_format", {}).get("type") for request in server.requests]
-    assert sent == ["json_schema", None, "json_object", "json_object"]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-127-{kind}" for kind in KINDS])
-async def test_the_key_is_never_sent_to_another_host(kind: str) -> None:
-    async with loopback(answer(200, ok(SOUND))) as elsewhere:
-        target = {"Location": f"http://127.0.0.1:{elsewhere.port}/v1/chat/completions"}
-        async with loopback(misbehaving(reply(307, b"", target))) as server:
-            async with OpenAICompatibleClient(server.config()) as client:
-                outcome = await CHOOSERS[kind](client, fallback_model="second")
-            assert all(request.authorization for request in server.requests)
-        assert (elsewhere.connections, elsewhere.requests) == (0, [])
-    assert (outcome.chosen, outcome.status) == ([], "error")
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-132-{kind}" for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-132 S0-38 S2-09 {kind}" for kind in KINDS])
 async def test_a_cancelled_selection_asks_no_second_model(kind: str) -> None:
-    requested = asyncio.Event()
+    requested, hung_up = asyncio.Event(), asyncio.Event()
 
     async def no_answer(wire: Wire) -> None:
         await wire.request()
         requested.set()
-        await asyncio.sleep(30)
+        try:
+            await wire.request()
+        finally:
+            hung_up.set()
 
     async with loopback(no_answer) as server, OpenAICompatibleClient(server.config()) as client:
         selection = asyncio.ensure_future(CHOOSERS[kind](client, fallback_model="second"))
@@ -210,10 +151,11 @@ async def test_a_cancelled_selection_asks_no_second_model(kind: str) -> None:
         selection.cancel()
         with pytest.raises(asyncio.CancelledError):
             await selection
+        await asyncio.wait_for(hung_up.wait(), 10)
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-133-{kind}" for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS, ids=[f"F-133 S0-38 S2-11 {kind}" for kind in KINDS])
 async def test_a_reply_after_the_timeout_is_ignored(kind: str) -> None:
     late = asyncio.Event()
 

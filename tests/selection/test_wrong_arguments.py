@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from llm_common.agents import (
-    ContextPointer,
     ContextRelevanceSelector,
     LexicalRelevanceSelector,
     LexicalToolSelector,
@@ -18,15 +17,9 @@ from llm_common.agents import (
 )
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
+from tests.selection.doubles import candidate
 
-POINTER = ContextPointer(
-    pointer_id="24248a36f5e3",
-    query_id="q",
-    tool_name="t",
-    created_at="now",
-    summary="t",
-    result_path="x",
-)
+POINTER = candidate()
 SDK = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=print)))
 Pick = Callable[..., Awaitable[Any]]
 PICKS: dict[str, Pick] = {

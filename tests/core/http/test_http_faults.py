@@ -19,43 +19,13 @@ from llm_common.errors import (
     LLMError,
     LLMRateLimitError,
     LLMStatusError,
-    LLMTimeoutError,
     MalformedReplyError,
     ModelNotFoundError,
 )
-from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
+from tests.core.calling import ask_once, failure
 from tests.core.loopback import Wire, answer, loopback, ok, raw, response
-from tests.core.misbehaving_server import FAULTS, WORKING, bomb, misbehaving
+from tests.core.misbehaving_server import bomb
 from tests.core.unreachable import UNREACHABLE
-
-
-@pytest.mark.parametrize("row", FAULTS)
-async def test_each_fault_has_its_error(row: str, no_waits: None) -> None:
-    fault = FAULTS[row]
-    # Enough for the request to arrive on a busy machine.
-    timeout_s = 1.0 if fault.error is LLMTimeoutError else 10.0
-    async with loopback(misbehaving(fault.act)) as server:
-        started = time.monotonic()
-        error = await failure(server.config(timeout_s=timeout_s), response_format=JSON_MODE)
-        assert time.monotonic() - started < (
-            timeout_s + 5 if fault.error is LLMTimeoutError else 10
-        )
-        assert len(server.requests) == fault.requests
-    assert type(error) is fault.error
-    assert not isinstance(error, MalformedReplyError) or error.reason == fault.reason
-
-
-@pytest.mark.parametrize("row", WORKING)
-async def test_recoverable_faults_still_give_an_answer(row: str, no_waits: None) -> None:
-    async with (
-        loopback(misbehaving(WORKING[row])) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        for _ in range(2):
-            reply = await client.chat_completion(messages=MESSAGES, response_format=JSON_MODE)
-            assert reply.content == '{"pointer_ids": []}'
-        assert len(server.requests) <= 3
-    assert (reply.usage.total_tokens == 0) is (row == "F-122")
 
 
 @pytest.mark.parametrize("row", UNREACHABLE)
@@ -117,16 +87,6 @@ async def test_a_redirect_is_not_followed_and_not_repeated(status: int) -> None:
     assert isinstance(error, LLMStatusError)
     assert error.status == status
     assert str(elsewhere.port) not in f"{error}{vars(error)}"
-
-
-async def test_a_connection_closed_between_calls_is_replaced_f_128(no_waits: None) -> None:
-    async with (
-        loopback(raw(response(200, ok())), answer(200, ok())) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        for _ in range(3):
-            await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 3
 
 
 STOLEN = response(200, ok("of another call"))

@@ -3,14 +3,13 @@
 import json
 from typing import Any
 
-import httpx
 import pytest
 import respx
 
 from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
 from llm_common.core.http.endpoint import open_connections
 from llm_common.core.http.wire import read_response
-from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
+from llm_common.errors import ConfigError
 
 URL = "https://api.example.test/v1/chat/completions"
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="hello")]
@@ -188,40 +187,6 @@ async def test_an_unusable_count_is_zero(value: object) -> None:
         response.usage.total_tokens,
         response.usage.cached_tokens,
     ) == (0, 2, 0)
-
-
-async def test_an_unpriced_call_is_counted_as_such() -> None:
-    with respx.mock:
-        respx.post(URL).respond(json=reply())
-        async with OpenAICompatibleClient(CONFIG) as client:
-            for _ in range(2):
-                await client.chat_completion(messages=MESSAGES)
-            assert (client.usage.calls, client.usage.unpriced_calls, client.usage.cost_usd) == (
-                2,
-                2,
-                0.0,
-            )
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind"),
-    [
-        (httpx.ConnectError("Name or service not known"), LLMConnectionError),
-        (httpx.ReadTimeout(""), LLMTimeoutError),
-    ],
-    ids=["F-108", "read-timeout"],
-)
-async def test_errors_of_a_transport_are_translated(
-    raised: httpx.HTTPError, kind: type[Exception]
-) -> None:
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise raised
-
-    config = CONFIG.model_copy(update={"max_attempts": 1})
-    async with OpenAICompatibleClient(config, transport=httpx.MockTransport(fail)) as client:
-        with pytest.raises(kind) as caught:
-            await client.chat_completion(messages=MESSAGES)
-    assert caught.value.__cause__ is raised
 
 
 @pytest.mark.parametrize(

@@ -83,16 +83,6 @@ async def test_a_mock_transport_can_fail_and_be_retried(no_waits: None) -> None:
     assert caught.value.body == '{"error":"slow down"}'
 
 
-async def test_a_whole_reply_of_a_mock_is_limited_too() -> None:
-    def handler(_: Any) -> Any:
-        return httpx.Response(200, content=ok(), headers=JSON)
-
-    assert (await asked(handler, max_response_bytes=len(ok()))).content
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(handler, max_response_bytes=len(ok()) - 1)
-    assert caught.value.reason == "too_large"
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

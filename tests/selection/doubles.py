@@ -1,0 +1,31 @@
+"""Candidates and registries that tests of selections share."""
+
+from typing import Any
+
+from llm_common.agents import ContextPointer
+
+__all__ = ["FixedRegistry", "candidate"]
+
+
+def candidate(pointer_id: str = "24248a36f5e3", **fields: Any) -> ContextPointer:
+    """Return a pointer, in which `fields` replace those of a plain one."""
+    plain: dict[str, Any] = {
+        "query_id": "q",
+        "tool_name": "t",
+        "created_at": "now",
+        "summary": "rain t",
+        "result_path": "x",
+    }
+    return ContextPointer.model_validate({"pointer_id": pointer_id} | plain | fields)
+
+
+class FixedRegistry:
+    """An application's own registry, which counts how often it is asked."""
+
+    def __init__(self, schema: object) -> None:
+        self.schema = schema
+        self.requests = 0
+
+    def get_tools_schema(self) -> object:
+        self.requests += 1
+        return self.schema
