@@ -3,16 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
-import llm_common.core
-
-
-def test_every_public_name_can_be_imported() -> None:
-    assert all(getattr(llm_common.core, name) is not None for name in llm_common.core.__all__)
-    with pytest.raises(AttributeError, match="nothing_like_it"):
-        llm_common.core.nothing_like_it  # noqa: B018 - looked up for its error
-
 
 def test_the_face_does_not_load_the_http_client() -> None:
     program = (

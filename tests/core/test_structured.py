@@ -5,7 +5,7 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -79,22 +79,46 @@ def unwanted(_: object) -> object:
     raise AssertionError("there is no tool call to read")
 
 
-class Answering:
-    """A client whose only method calls a function without arguments."""
+def answering(answer: object) -> Any:
+    """Return a double of a client that gives one answer."""
+    return AsyncMock(chat_completion=AsyncMock(return_value=answer))
 
-    def __init__(self, answer: Callable[[], Awaitable[object]]) -> None:
-        self._answer = answer
 
-    async def chat_completion(self, **_: Any) -> object:
-        return await self._answer()
+async def failed(
+    client: Any, **options: Any
+) -> tuple[LLMError, list[tuple[str | None, str | None]]]:
+    """Return the error of a call, and what its attempts record of it."""
+    attempts: list[Attempt] = []
+    with pytest.raises(LLMError) as caught:
+        await asked(client, attempts=attempts, **options)
+    assert SECRET not in str(caught.value)
+    return caught.value, [(attempt.error, attempt.reason) for attempt in attempts]
+
+
+class Stubborn(ScriptedClient):
+    """A client that ignores cancellations until it is released."""
+
+    def __init__(self, late: str | Exception) -> None:
+        super().__init__([self.reply])
+        self.late = late
+        self.entered = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def reply(self, _: list[LLMMessage]) -> str | Exception:
+        self.entered.set()
+        while not self.released.is_set():
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                continue
+        return self.late
 
 
 # --- the request
 
 
 async def test_passes_every_argument_by_keyword_and_returns_the_validated_reply() -> None:
-    client = AsyncMock()
-    client.chat_completion.return_value = response(WHOLE, finish_reason="stop")
+    client = answering(response(WHOLE, finish_reason="stop"))
     assert (
         await ask(client, MESSAGES, reply_model=Choice, model=None, timeout_s=60, temperature=0.3)
         == CHOICE
@@ -207,10 +231,8 @@ async def test_a_preference_that_raises_is_the_clients_fault() -> None:
     ],
 )
 async def test_every_shape_of_answer_is_read(answer: object) -> None:
-    client = AsyncMock()
-    client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
-    assert await asked(client, attempts=attempts, read_tool_calls=unwanted) == CHOICE
+    assert await asked(answering(answer), attempts=attempts, read_tool_calls=unwanted) == CHOICE
     assert [(attempt.error, attempt.reason) for attempt in attempts] == [(None, None)]
 
 
@@ -260,13 +282,10 @@ async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(
     answer: object, reason: str
 ) -> None:
     """Check that `ask` passes on the reasons of `extract_json`, whose own table has them all."""
-    client = AsyncMock()
-    client.chat_completion.return_value = answer
-    attempts: list[Attempt] = []
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(client, attempts=attempts)
-    assert caught.value.reason == reason
-    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("malformed", reason)]
+    error, recorded = await failed(answering(answer))
+    assert isinstance(error, MalformedReplyError)
+    assert error.reason == reason
+    assert recorded == [("malformed", reason)]
 
 
 CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
@@ -304,36 +323,32 @@ async def test_tool_calls_that_are_not_whole_are_malformed(
     fields: dict[str, Any], reason: str
 ) -> None:
     client = ScriptedClient([response(None, **fields)])
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(client, read_tool_calls=lambda _: extract_json('{"ids": ['))
-    assert caught.value.reason == reason
+    _, recorded = await failed(client, read_tool_calls=lambda _: extract_json('{"ids": ['))
+    assert recorded == [("malformed", reason)]
 
 
 async def test_tool_calls_of_unknown_objects_count_as_absent() -> None:
-    client = AsyncMock()
-    client.chat_completion.return_value = MagicMock(content=None, tool_calls=[CALL, object()])
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(client, read_tool_calls=unwanted)
-    assert caught.value.reason == "empty"
+    client = answering(MagicMock(content=None, tool_calls=[CALL, object()]))
+    _, recorded = await failed(client, read_tool_calls=unwanted)
+    assert recorded == [("malformed", "empty")]
 
 
 async def test_a_schema_error_names_fields_and_never_values() -> None:
     reply = json.dumps({"ids": ["a", {"token": SECRET}], f"{SECRET} is my key": 1})
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(ScriptedClient([reply]))
-    assert str(caught.value) == (
+    error, _ = await failed(ScriptedClient([reply]))
+    assert isinstance(error, MalformedReplyError)
+    assert str(error) == (
         "model m: The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask "
         "again, or use another "
         "model"
     )
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert caught.value.reply == reply
+    assert SECRET not in "".join(traceback.format_exception(error))
+    assert error.reply == reply
 
 
 async def test_a_schema_error_stays_short_f_098() -> None:
-    with pytest.raises(MalformedReplyError) as caught:
-        await asked(ScriptedClient([json.dumps({"ids": list(range(10_000))})]))
-    assert len(str(caught.value)) < 200
+    error, _ = await failed(ScriptedClient([json.dumps({"ids": list(range(10_000))})]))
+    assert len(str(error)) < 200
 
 
 # --- faults of a client
@@ -357,11 +372,7 @@ async def test_a_schema_error_stays_short_f_098() -> None:
 async def test_our_own_errors_pass_unchanged_and_have_stable_codes(
     raised: LLMError, code: str, reason: str | None
 ) -> None:
-    attempts: list[Attempt] = []
-    with pytest.raises(LLMError) as caught:
-        await asked(ScriptedClient([raised]), attempts=attempts)
-    assert caught.value is raised
-    assert [(attempt.error, attempt.reason) for attempt in attempts] == [(code, reason)]
+    assert await failed(ScriptedClient([raised])) == (raised, [(code, reason)])
 
 
 @pytest.mark.parametrize(
@@ -377,23 +388,16 @@ async def test_our_own_errors_pass_unchanged_and_have_stable_codes(
 async def test_anything_else_that_a_client_raises_becomes_an_llm_error_without_its_text(
     raised: Exception,
 ) -> None:
-    attempts: list[Attempt] = []
-    client = AsyncMock()
-    client.chat_completion.side_effect = raised
-    with pytest.raises(LLMError) as caught:
-        await asked(client, attempts=attempts)
-    assert type(caught.value) is LLMError
-    assert caught.value.__cause__ is raised
-    assert type(raised).__name__ in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert [(attempt.error, attempt.reason) for attempt in attempts] == [
-        ("client", type(raised).__name__)
-    ]
+    error, recorded = await failed(AsyncMock(chat_completion=AsyncMock(side_effect=raised)))
+    assert type(error) is LLMError
+    assert error.__cause__ is raised
+    assert type(raised).__name__ in str(error)
+    assert recorded == [("client", type(raised).__name__)]
 
 
 async def test_a_timeout_inside_the_client_is_a_timeout() -> None:
-    with pytest.raises(LLMTimeoutError):
-        await asked(ScriptedClient([TimeoutError()]))
+    error, _ = await failed(ScriptedClient([TimeoutError()]))
+    assert isinstance(error, LLMTimeoutError)
 
 
 async def test_a_response_that_raises_is_the_clients_fault() -> None:
@@ -402,12 +406,8 @@ async def test_a_response_that_raises_is_the_clients_fault() -> None:
         def content(self) -> str:
             raise KeyError(SECRET)
 
-    async def answer() -> object:
-        return Answer()
-
-    with pytest.raises(LLMError, match="KeyError") as caught:
-        await asked(Answering(answer))
-    assert SECRET not in str(caught.value)
+    error, _ = await failed(answering(Answer()))
+    assert "KeyError" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -430,68 +430,41 @@ async def test_a_client_without_an_async_method_is_an_error(method: object, text
 
 
 @pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
-async def test_an_answer_after_the_timeout_is_discarded(
-    late: str | Exception,
-) -> None:
+async def test_an_answer_after_the_timeout_is_discarded(late: str | Exception) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    release = asyncio.Event()
-
-    async def stubborn(_: list[LLMMessage]) -> str | Exception:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return late
-
-    attempts: list[Attempt] = []
+    client = Stubborn(late)
     started = time.perf_counter()
-    with pytest.raises(LLMTimeoutError):
-        await asked(ScriptedClient([stubborn]), timeout_s=0.02, attempts=attempts)
+    error, recorded = await failed(client, timeout_s=0.02)
     assert time.perf_counter() - started < 10
-    release.set()
+    assert isinstance(error, LLMTimeoutError)
+    assert (error.timeout_s, recorded) == (0.02, [("timeout", None)])
+    client.released.set()
     for _ in range(5):
         await asyncio.sleep(0)
     gc.collect()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert complaints == []
-    assert [attempt.error for attempt in attempts] == ["timeout"]
 
 
 async def test_cancelling_the_caller_does_not_wait_for_a_client_that_ignores_it_f_132() -> None:
-    release = asyncio.Event()
-    entered = asyncio.Event()
-
-    async def stubborn(_: list[LLMMessage]) -> str:
-        entered.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return WHOLE
-
-    caller = asyncio.create_task(asked(ScriptedClient([stubborn])))
-    await entered.wait()
+    client, attempts = Stubborn(WHOLE), list[Attempt]()
+    caller = asyncio.create_task(asked(client, attempts=attempts))
+    await client.entered.wait()
     caller.cancel()
-    done, _ = await asyncio.wait({caller}, timeout=60)
-    assert done == {caller}
+    await asyncio.wait({caller}, timeout=60)
     assert caller.cancelled()
-    release.set()
+    assert [(attempt.error, attempt.reason) for attempt in attempts] == [("client", "cancelled")]
+    client.released.set()
 
 
-async def test_a_client_that_raises_a_cancellation_cancels_f_132() -> None:
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, KeyboardInterrupt])
+def test_a_cancellation_and_an_interrupt_of_the_client_pass_f_132(
+    raised: type[BaseException],
+) -> None:
     attempts: list[Attempt] = []
-    with pytest.raises(asyncio.CancelledError):
-        await asked(ScriptedClient([asyncio.CancelledError()]), attempts=attempts)
-    assert len(attempts) == 1
-
-
-def test_an_interrupt_in_the_client_is_not_swallowed_f_132() -> None:
-    attempts: list[Attempt] = []
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(asked(ScriptedClient([KeyboardInterrupt()]), attempts=attempts))
+    with pytest.raises(raised):
+        asyncio.run(asked(ScriptedClient([raised()]), attempts=attempts))
     assert len(attempts) == 1
 
 
@@ -524,10 +497,8 @@ def test_a_total_is_unknown_if_any_attempt_is() -> None:
 
 
 async def test_values_of_a_mock_are_not_recorded() -> None:
-    client = AsyncMock()
-    client.chat_completion.return_value = MagicMock(content=WHOLE)
     attempts: list[Attempt] = []
-    await asked(client, attempts=attempts)
+    await asked(answering(MagicMock(content=WHOLE)), attempts=attempts)
     assert attempts == [Attempt(model="m", latency_ms=attempts[0].latency_ms)]
 
 

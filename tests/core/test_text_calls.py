@@ -91,18 +91,6 @@ def test_calls_after_a_bracket_are_not_read_f_083(answer: str) -> None:
         V31.format("") * 20_000 + "x",
         KIMI.format("<|tool_call_begin|>t" + " " * 900_000),
         "<|tool_calls_section_begin|>" + "<|tool_calls_section_end|>" * 30_000 + " x",
-    ],
-)
-def test_a_hostile_megabyte_takes_linear_time(text: str) -> None:
-    started = time.process_time()
-    with pytest.raises(MalformedReplyError):
-        read_text_calls(text)
-    assert time.process_time() - started < 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "<tool_call>" * 80_000,
         "<tool_call>t" + "<arg_key>k</arg_key><arg_value>v" * 30_000,
         "<tool_call>t<arg_key>k</arg_key><arg_value>" + "< " * 400_000,
@@ -112,7 +100,7 @@ def test_a_hostile_megabyte_takes_linear_time(text: str) -> None:
         '[TOOL_CALLS]t[ARGS]{"a": 1}' * 30_000 + "x",
     ],
 )
-def test_a_hostile_megabyte_without_an_end_mark_takes_linear_time(text: str) -> None:
+def test_a_hostile_megabyte_takes_linear_time(text: str) -> None:
     started = time.process_time()
     with pytest.raises(MalformedReplyError):
         read_text_calls(text, has_ended=True)

@@ -12,10 +12,7 @@ from llm_common.core.http.model_call import Bill
 from llm_common.core.http.providers import highest_prices
 from llm_common.errors import (
     CostLimitError,
-    LLMError,
-    LLMRateLimitError,
     LLMTimeoutError,
-    MalformedReplyError,
 )
 from tests.core.calling import MESSAGES
 from tests.core.loopback import Script, Wire, answer, loopback, ok, raw, response
@@ -62,7 +59,9 @@ def charging(books: Books, rng: random.Random) -> Script:
 
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:
-            match rng.choice(["good", "good", "stated", "refused", "empty", "words", "free"]):
+            match rng.choice(
+                ["good", "good", "stated", "refused", "empty", "words", "denied", "free"]
+            ):
                 case "good":
                     reply = response(200, ok(SOUND, usage=books.charge(rng)))
                 case "stated":
@@ -73,6 +72,8 @@ def charging(books: Books, rng: random.Random) -> Script:
                     reply = response(200, ok(choices=[], usage=books.charge(rng)))
                 case "words":
                     reply = response(200, ok("I would rather not", usage=books.charge(rng)))
+                case "denied":
+                    reply = response(200, b'{"error": {"code": 429}}')
                 case _:
                     reply = response(500, b"{}")
             await wire.send(reply)
@@ -115,17 +116,6 @@ async def test_fifty_selections_report_exactly_what_the_endpoint_charged(
     assert {attempt.error for attempt in attempts} >= {None, "malformed"}
 
 
-async def test_an_answer_after_a_charged_failure_reports_both_costs(no_waits: None) -> None:
-    usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6, "cost": 0.25}
-    failed = raw(response(429, ok(usage=usage)))
-    async with (
-        loopback(failed, answer(200, ok(usage=usage))) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        reply = await client.chat_completion(messages=MESSAGES)
-    assert (reply.usage.prompt_tokens, reply.usage.total_tokens, reply.cost_usd) == (10, 12, 0.5)
-
-
 async def test_an_error_reports_the_charges_also_after_a_timeout() -> None:
     usage = {"prompt_tokens": 5, "cost": 0.25}
 
@@ -144,17 +134,6 @@ async def test_an_error_reports_the_charges_also_after_a_timeout() -> None:
         LLMUsage(prompt_tokens=5, total_tokens=5),
         0.25,
     )
-
-
-async def test_an_error_without_charges_reports_none() -> None:
-    async with (
-        loopback(answer(404, b"{}")) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        with pytest.raises(LLMError) as caught:
-            await client.chat_completion(messages=MESSAGES)
-        assert client.usage.calls == 0
-    assert (caught.value.usage, caught.value.cost_usd) == (None, None)
 
 
 async def test_no_request_that_could_exceed_the_limit_is_sent() -> None:
@@ -333,28 +312,6 @@ def test_an_impossible_price_is_refused(prices: dict[str, float]) -> None:
         LLMConfig.model_validate(
             {"base_url": "https://x", "default_model": "m", "prices": {"m": prices}}
         )
-
-
-async def test_an_unusable_answer_is_charged_too() -> None:
-    body = ok(choices=[], usage={"cost": 0.5})
-    async with (
-        loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        with pytest.raises(MalformedReplyError) as caught:
-            await client.chat_completion(messages=MESSAGES)
-        assert client.usage.cost_usd == caught.value.cost_usd == 0.5
-
-
-async def test_a_reported_error_without_usage_is_not_charged(no_waits: None) -> None:
-    body = b'{"error": {"code": 429}}'
-    async with (
-        loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        with pytest.raises(LLMRateLimitError):
-            await client.chat_completion(messages=MESSAGES)
-        assert (client.usage.calls, client.usage.unpriced_calls) == (0, 0)
 
 
 def test_one_unpriced_reply_makes_the_cost_unknown() -> None:

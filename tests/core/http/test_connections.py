@@ -88,22 +88,40 @@ async def test_a_hundred_calls_share_their_connections_f_128(send: Ask, parallel
 
 
 STRAY = {
-    "a second answer": STOLEN,
-    "part of an answer": STOLEN[:40],
-    "an empty line": b"\r\n",
-    "one byte": b"}",
+    "a second answer": [STOLEN],
+    "part of an answer": [STOLEN[:40]],
+    "a second answer in pieces": [STOLEN[:70], STOLEN[70:]],
+    "a second answer later": [b"", STOLEN],
+    "a second answer after an empty line": [b"\r\n" + STOLEN],
+    "an open header": [b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Rest: "],
+    "an empty line": [b"\r\n"],
+    "one byte": [b"}"],
 }
 
 
 @both_ways
 @pytest.mark.parametrize("stray", STRAY)
-async def test_a_connection_with_stray_bytes_is_closed_f_171(send: Ask, stray: str) -> None:
+async def test_stray_bytes_are_never_the_next_answer_f_171(send: Ask, stray: str) -> None:
+    first, *later = STRAY[stray]
+    sent = asyncio.Event()
+
+    async def script(wire: Wire) -> None:
+        while (request := await wire.request()) is not None:
+            await wire.send(echo_of(request.body) + first)
+            for data in later:
+                await asyncio.sleep(0)
+                await wire.send(data)
+            sent.set()
+
     async with (
-        loopback(echo(then=STRAY[stray])) as server,
+        loopback(script) as server,
         OpenAICompatibleClient(server.config(max_attempts=1)) as client,
     ):
         for number in range(3):
             assert await send(client, str(number)) == str(number)
+            # What arrives behind the next request cannot be told from its answer.
+            await sent.wait()
+            sent.clear()
         assert server.connections == 3
 
 

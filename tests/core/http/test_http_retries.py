@@ -1,6 +1,5 @@
 """When the client repeats a request, and which options it then leaves out."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -79,18 +78,6 @@ async def test_a_delay_beyond_the_deadline_is_reported_and_not_begun(
     assert isinstance(error, LLMStatusError)
     assert error.retry_after_s == pytest.approx(3600, abs=30)
     assert isinstance(error, LLMRateLimitError) is (status == 429)
-
-
-async def test_without_time_for_a_retry_the_true_error_is_raised() -> None:
-    async def late(wire: Wire) -> None:
-        await wire.request()
-        await asyncio.sleep(0.2)
-        await wire.send(response(500, b"{}"))
-
-    async with loopback(late) as server:
-        error = await failure(server.config(timeout_s=0.6))
-        assert len(server.requests) == 1
-    assert isinstance(error, LLMStatusError)
 
 
 async def test_server_errors_are_retried_at_most_as_configured_f_115(
@@ -240,11 +227,3 @@ async def test_a_prompt_that_is_too_long_is_not_a_refused_option_f_119() -> None
             await failure(server.config(), response_format=JSON_MODE), ContextTooLongError
         )
         assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("prefers", [False, True])
-async def test_a_client_reports_whether_it_prefers_schemas(*, prefers: bool) -> None:
-    async with loopback(answer(200, ok())) as server:
-        client = OpenAICompatibleClient(server.config(prefers_json_schema=prefers))
-        assert client.prefers_json_schema is prefers
-    assert OpenAICompatibleClient(server.config()).prefers_json_schema is False

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import httpx
 import pytest
 import respx
+from pydantic import SecretStr
 
 from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
 from llm_common.core.http.endpoint import open_connections
@@ -31,15 +33,21 @@ def reply(message: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any
     return {"id": "r1", "model": "served-model", "choices": [choice]} | fields
 
 
-async def call(
+async def exchange(
     answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options: Any
-) -> tuple[LLMResponse, Any]:
-    """Return the client's response and the JSON that it sent."""
+) -> tuple[LLMResponse, httpx.Request]:
+    """Return the client's response and its request."""
     with respx.mock:
         route = respx.post(URL).respond(json=answer)
         async with OpenAICompatibleClient(config) as client:
             response = await client.chat_completion(**{"messages": MESSAGES} | options)
-        return response, json.loads(route.calls.last.request.content)
+        return response, route.calls.last.request
+
+
+async def call(answer: dict[str, Any], **options: Any) -> tuple[LLMResponse, Any]:
+    """Return the client's response and the JSON that it sent."""
+    response, request = await exchange(answer, **options)
+    return response, json.loads(request.content)
 
 
 async def test_a_request_contains_only_the_arguments() -> None:
@@ -73,21 +81,13 @@ async def test_arguments_of_a_call_win_over_the_configuration() -> None:
 
 
 async def test_the_key_is_in_one_header_and_only_known_encodings_are_accepted() -> None:
-    with respx.mock:
-        route = respx.post(URL).respond(json=reply())
-        async with OpenAICompatibleClient(CONFIG) as client:
-            await client.chat_completion(messages=MESSAGES)
-        headers = route.calls.last.request.headers
-    assert headers["authorization"] == "Bearer sk-1"
-    assert headers["accept-encoding"] == "gzip, deflate"
-    keyless = CONFIG.model_copy(
-        update={"api_key": LLMConfig(base_url="https://x", default_model="m").api_key}
+    _, request = await exchange(reply())
+    assert request.headers["authorization"] == "Bearer sk-1"
+    assert request.headers["accept-encoding"] == "gzip, deflate"
+    _, keyless = await exchange(
+        reply(), config=CONFIG.model_copy(update={"api_key": SecretStr("")})
     )
-    with respx.mock:
-        route = respx.post(URL).respond(json=reply())
-        async with OpenAICompatibleClient(keyless) as client:
-            await client.chat_completion(messages=MESSAGES)
-        assert "authorization" not in route.calls.last.request.headers
+    assert "authorization" not in keyless.headers
 
 
 async def test_structured_calls_get_the_options_of_the_models_profile() -> None:

@@ -12,7 +12,6 @@ from llm_common.core import LLMConfig, LLMResponse, OpenAICompatibleClient
 from llm_common.errors import (
     LLMConnectionError,
     LLMError,
-    LLMRateLimitError,
     LLMTimeoutError,
     MalformedReplyError,
 )
@@ -72,22 +71,15 @@ async def test_a_mock_transport_answers_in_every_form(fields: dict[str, Any], co
     assert (await asked(handler)).content == content
 
 
-async def test_a_mock_transport_can_fail_and_be_retried(no_waits: None) -> None:
-    replies = [
-        httpx.Response(429, json={"error": "slow down"}),
-        httpx.Response(200, content=ok(), headers=JSON),
-    ]
-    assert (await asked(lambda _: replies.pop(0), max_attempts=2)).content
-    with pytest.raises(LLMRateLimitError) as caught:
-        await asked(lambda _: httpx.Response(429, json={"error": "slow down"}))
-    assert caught.value.body == '{"error":"slow down"}'
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
         ("ReadTimeout", LLMTimeoutError),
+        ("ConnectTimeout", LLMTimeoutError),
+        ("PoolTimeout", LLMTimeoutError),
         ("ConnectError", LLMConnectionError),
+        ("ReadError", LLMConnectionError),
+        ("RemoteProtocolError", LLMConnectionError),
         ("DecodingError", MalformedReplyError),
         ("InvalidURL", LLMConnectionError),
     ],

@@ -55,18 +55,6 @@ async def test_an_error_body_is_short_and_without_the_key() -> None:
     assert KEY[:8] not in error.body
 
 
-async def test_a_closed_client_raises_without_a_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with loopback(answer(200, ok())) as server:
-        client = OpenAICompatibleClient(server.config(max_attempts=10))
-        await client.chat_completion(messages=MESSAGES)
-        await client.aclose()
-        await client.aclose()
-        with pytest.raises(LLMConnectionError, match="closed; make a new one"):
-            await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 1
-    assert not caplog.records
-
-
 async def test_a_client_that_is_closed_during_a_call_is_not_retried() -> None:
     async def close_and_fail(wire: Wire) -> None:
         await wire.request()
@@ -93,11 +81,20 @@ def test_an_unusable_key_is_refused_without_repeating_it(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"stream": True}, {"timeout_s": 0}, {"timeout": "soon"}, {"seed": float("nan")}]
+    "options",
+    [
+        {"stream": True},
+        {"seed": float("nan")},
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+        {"timeout": -1},
+        {"timeout": "soon"},
+    ],
 )
 async def test_impossible_options_are_a_value_error(options: dict[str, Any]) -> None:
     async with loopback(answer(200, ok())) as server:
-        with pytest.raises(ValueError, match=r"stream|timeout_s|JSON"):
+        with pytest.raises(ValueError, match=r"stream|timeout_s must be a positive number|JSON"):
             await ask_once(server.config(), **options)
         assert not server.requests
 
@@ -105,15 +102,6 @@ async def test_impossible_options_are_a_value_error(options: dict[str, Any]) -> 
 async def test_a_call_does_not_block_the_event_loop(blockbuster: object) -> None:
     async with loopback(answer(200, ok())) as server:
         assert (await ask_once(server.config())).content
-
-
-@pytest.mark.parametrize("name", ["timeout_s", "timeout"])
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5"])
-async def test_a_timeout_that_is_no_positive_number_is_refused(name: str, seconds: Any) -> None:
-    config = LLMConfig(base_url="http://127.0.0.1:9", default_model="m")
-    async with OpenAICompatibleClient(config) as client:
-        with pytest.raises(ValueError, match="timeout_s must be a positive number of seconds"):
-            await client.chat_completion([{"role": "user", "content": "hi"}], **{name: seconds})
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,16 @@ def test_a_provider_can_be_chosen_by_name(env: pytest.MonkeyPatch) -> None:
         ("http://api.example.test:/v1", "api.example.test:80"),
         ("http://[::1]/v1", "[::1]:80"),
         ("http://[::1]:11434/v1", "[::1]:11434"),
+        ("http://user:pw@box:8080/v1?key=1#f", "box:8080"),
         ("/v1", None),
+        ("api.example.test", None),
+        ("http://x:port/", None),
+        ("https://[x", None),
+        (None, None),
+        (5, None),
     ],
 )
-def test_a_host_has_the_port_that_its_scheme_stands_for(address: str, host: str | None) -> None:
+def test_only_the_host_of_an_address_is_named_with_a_port(
+    address: object, host: str | None
+) -> None:
     assert host_of(address) == host

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import time
 from contextlib import aclosing, suppress
 from typing import Any
@@ -49,6 +48,15 @@ async def told(client: OpenAICompatibleClient, **options: Any) -> tuple[list[str
     return [one.text for one in deltas[:-1]], last
 
 
+async def streamed(*body: bytes) -> tuple[list[str], LLMResponse]:
+    """Return what a client makes of a stream with this body."""
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        return await told(client)
+
+
 async def test_texts_come_first_then_the_whole_response() -> None:
     body = [
         delta(role="assistant"),
@@ -75,31 +83,21 @@ async def test_texts_come_first_then_the_whole_response() -> None:
     assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
 
 
-async def test_pieces_of_calls_are_joined_without_thinking() -> None:
-    def call(arguments: str, **more: Any) -> bytes:
-        return delta(
-            tool_calls=[
-                {
-                    "index": 0,
-                    "function": {"arguments": arguments, **more.pop("function", {})},
-                    **more,
-                }
-            ]
-        )
+def call(arguments: str, **more: Any) -> bytes:
+    """Return a piece of the first call, whose `more` are fields of the piece."""
+    function = {"arguments": arguments} | more.pop("function", {})
+    return delta(tool_calls=[{"index": 0, "function": function} | more])
 
-    body = [
+
+async def test_pieces_of_calls_are_joined_without_thinking() -> None:
+    texts, whole = await streamed(
         delta(reasoning_content="hm"),
         call("", id="a", function={"name": "look"}),
         call('{"at"'),
         call(": 1}"),
         delta("", "tool_calls"),
         DONE,
-    ]
-    async with (
-        loopback(raw(HEAD, *body)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        texts, whole = await told(client)
+    )
     assert texts == []
     assert whole.tool_calls == [
         {"type": "function", "id": "a", "function": {"name": "look", "arguments": '{"at": 1}'}}
@@ -175,16 +173,8 @@ async def test_calls_without_an_index_are_not_merged(
     pieces: list[dict[str, Any]],
 ) -> None:
     renamed = [piece | ({"id": "b"} if "id" in piece else {}) for piece in pieces]
-    body = [
-        *(delta(tool_calls=[piece]) for piece in (*pieces, *renamed)),
-        delta(finish="tool_calls"),
-        DONE,
-    ]
-    async with (
-        loopback(raw(HEAD, *body)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        _, whole = await told(client)
+    deltas = (delta(tool_calls=[piece]) for piece in (*pieces, *renamed))
+    _, whole = await streamed(*deltas, delta(finish="tool_calls"), DONE)
     calls = [
         (call["function"]["name"], json.loads(call["function"]["arguments"]))
         for call in whole.tool_calls or ()
@@ -197,38 +187,19 @@ async def test_calls_without_an_index_are_not_merged(
 async def test_a_piece_without_a_usable_id_belongs_to_the_call_of_its_index(
     second_id: object,
 ) -> None:
-    pieces = [
-        {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}},
-        {"index": 0, "id": second_id, "function": {"arguments": "1}"}},
-    ]
-    async with (
-        loopback(raw(HEAD, delta(tool_calls=pieces), DONE)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        _, whole = await told(client)
+    first = call('{"x":', id="a", function={"name": "f"})
+    _, whole = await streamed(first, call("1}", id=second_id), DONE)
     assert whole.tool_calls == [
         {"type": "function", "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
     ]
 
 
-async def test_a_byte_order_mark_does_not_hide_the_first_event() -> None:
-    body = [b"\xef\xbb\xbf", delta("Hel"), delta("lo", "stop"), DONE]
-    async with (
-        loopback(raw(HEAD, *body)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        assert (await told(client))[0] == ["Hel", "lo"]
-
-
-async def test_a_line_of_a_megabyte_is_read_whole() -> None:
-    long = "x" * 1_000_000
-    async with (
-        loopback(raw(HEAD, delta(long), DONE)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        texts, whole = await told(client)
-    assert texts == [long]
-    assert whole.content == long
+@pytest.mark.parametrize(
+    ("before", "text"), [(b"\xef\xbb\xbf", "Hel"), (b"", "x" * 1_000_000)], ids=["mark", "megabyte"]
+)
+async def test_a_byte_order_mark_and_a_long_line_hide_no_text(before: bytes, text: str) -> None:
+    texts, whole = await streamed(before, delta(text), delta("lo", "stop"), DONE)
+    assert (texts, whole.content) == ([text, "lo"], f"{text}lo")
 
 
 async def test_a_request_is_repeated_only_before_the_answer_begins(no_waits: None) -> None:
@@ -310,19 +281,6 @@ async def test_cancelling_ends_the_connection() -> None:
         await asyncio.wait_for(ended.wait(), timeout=60)
 
 
-async def test_the_cost_limit_applies_to_streams() -> None:
-    async with (
-        loopback(raw(HEAD, delta("yes", "stop"), USAGE, DONE)) as server,
-        OpenAICompatibleClient(
-            server.config(cost_limit_usd=0.1, prices={"test-model": {"prompt": 0, "completion": 0}})
-        ) as client,
-    ):
-        await told(client)
-        with pytest.raises(LLMError, match="nothing was sent"):
-            await told(client)
-        assert len(server.requests) == 1
-
-
 # $0.01 for the answer of a request, and nothing for its prompt.
 DEAR = {"cost_limit_usd": 0.025, "prices": {"test-model": {"prompt": 0, "completion": 10}}}
 
@@ -366,25 +324,12 @@ PIECES = st.sampled_from(
 )
 
 
-def by_the_rule(body: bytes) -> list[bytes]:
-    """Return the events of a body, line by line as in the specification."""
-    events, data = [], list[bytes]()
-    *lines, _ = re.split(rb"\r\n|\n|\r", body)
-    for line in lines:
-        name, _, value = line.partition(b":")
-        if not line:
-            events += [b"\n".join(data)] if data else []
-            data = []
-        elif name == b"data":
-            data.append(value.removeprefix(b" "))
-    return events
-
-
 @given(st.lists(PIECES, max_size=16).map(b"".join), st.integers(1, 5))
 def test_events_do_not_depend_on_the_borders_of_chunks(body: bytes, size: int) -> None:
     reader = EventReader(max_bytes=10_000)
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
-    assert [event for chunk in chunks for event in reader.feed(chunk)] == by_the_rule(body)
+    events = [event for chunk in chunks for event in reader.feed(chunk)]
+    assert events == EventReader(max_bytes=10_000).feed(body)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from llm_common.core.http.external_errors import (
 )
 from llm_common.core.http.transport import (
     RetryPolicy,
-    error_of_exception,
     translate_errors,
 )
 from llm_common.core.http.wire import ChatRequest
@@ -47,20 +46,6 @@ def test_every_httpx_exception_is_translated_without_its_text(kind: type[Excepti
     assert caught.value.__cause__ is raised
     assert "sk-secret" not in str(caught.value)
     assert "host" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "ours"),
-    [
-        (httpx.ConnectTimeout, LLMTimeoutError),
-        (httpx.PoolTimeout, LLMTimeoutError),
-        (httpx.DecodingError, MalformedReplyError),
-        (httpx.ReadError, LLMConnectionError),
-        (httpx.RemoteProtocolError, LLMConnectionError),
-    ],
-)
-def test_each_httpx_exception_has_its_error(kind: type[Exception], ours: type[LLMError]) -> None:
-    assert type(error_of_exception(instance(kind), timeout_s=1.0)) is ours
 
 
 @pytest.mark.parametrize(
@@ -111,27 +96,6 @@ async def test_the_endpoints_delay_has_no_jitter_f_112() -> None:
     assert policy().wait_s(error_of_status(429, "", retry_after="7")) == 7.0
     assert policy(left_s=6.9).wait_s(error_of_status(503, "", retry_after="7")) is None
     assert policy().wait_s(error_of_status(404, "", retry_after="7")) is None
-
-
-async def test_the_log_line_of_a_retry_is_complete(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    retries = policy(max_attempts=3)
-    retries.wait_s(error_of_status(429, "", retry_after="2"))
-    retries.request = retries.original = ChatRequest(
-        model="m", core={}, optional={"response_format": {"type": "text"}}
-    )
-    retries.wait_s(error_of_status(400, "response_format is not supported"))
-    first, second = (record.getMessage() for record in caplog.records)
-    assert (
-        first == "model m at h: the endpoint's rate limit is reached (429); request 2 of 3 follows "
-        "in 2.0 s"
-    )
-    assert second == (
-        "model m at h: the endpoint answered with an error (status 400); "
-        "request 3 of 3 follows in 0.0 s without response_format"
-    )
-    assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
 def test_other_exceptions_are_not_translated() -> None:
