@@ -1,17 +1,19 @@
 """Single calls of a client."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import pytest
 
 from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
 from llm_common.errors import LLMError
-from tests.core.loopback import KEY
+from tests.core.loopback import KEY, Loopback, Script, loopback
 
-__all__ = ["JSON_MODE", "MESSAGES", "ask_once", "failure"]
+__all__ = ["JSON_MODE", "MESSAGES", "ask_once", "failure", "failure_at"]
 
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="which of these?")]
 JSON_MODE = {"type": "json_object"}
+Error = TypeVar("Error", bound=LLMError)
 
 
 async def ask_once(config: LLMConfig, **options: Any) -> LLMResponse:
@@ -26,3 +28,13 @@ async def failure(config: LLMConfig, **options: Any) -> LLMError:
     error = caught.value
     assert KEY not in f"{error}{error!r}{vars(error)}"
     return error
+
+
+async def failure_at(
+    kind: type[Error], *scripts: Script, options: Mapping[str, Any] | None = None, **config: Any
+) -> tuple[Error, Loopback]:
+    """Return the error of one call of an endpoint with these scripts, and the endpoint."""
+    async with loopback(*scripts) as server:
+        error = await failure(server.config(**config), **(options or {}))
+    assert isinstance(error, kind)
+    return error, server

@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib.util import find_spec
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from llm_common.errors import ConfigError
 from llm_common.ranking import Embedder, StaticVectors, embeddings
 from llm_common.ranking.embeddings import prominence
+from tests.ranking.doubles import FixedEmbedder
 
 installed = pytest.mark.skipif(
     find_spec("wordllama") is None, reason="the extra `embeddings` is not installed"
@@ -90,8 +90,4 @@ def test_the_error_for_a_missing_extra_names_the_install_command(
 
 
 def test_any_class_with_the_method_is_an_embedder() -> None:
-    class Constant:
-        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [0.5] * len(texts)
-
-    assert isinstance(Constant(), Embedder)
+    assert isinstance(FixedEmbedder(len), Embedder)

@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from llm_common.errors import ToolFailedError, UnserialisableError
+from llm_common.errors import ToolFailedError
 from llm_common.selection.catalogue import (
     Catalogue,
     OfferedTools,
@@ -78,27 +78,12 @@ async def test_a_list_with_another_kind_of_entry_is_not_checked(schema: list[Any
     assert not catalogue.empty
 
 
-@pytest.mark.parametrize("text", ["Tools...", "{}", "not [json", '[{"name":"t1"}]', "null", "[1"])
-async def test_text_of_a_third_party_registry_stays_unchanged(text: str) -> None:
-    catalogue = await catalogue_of(text)
-    assert catalogue.text == text
-    assert not catalogue.checked
-    assert not catalogue.empty
-
-
 @pytest.mark.parametrize("schema", [None, 5, b"[]", {"tools": []}, MagicMock()])
 async def test_a_schema_of_another_type_raises(schema: object) -> None:
     with pytest.raises(
         ToolFailedError, match=r"get_tools_schema\(\) .* must return a str or a list"
     ):
         await catalogue_of(schema)
-
-
-async def test_a_list_without_a_json_form_raises() -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-    with pytest.raises(UnserialisableError):
-        await catalogue_of(loop)
 
 
 async def test_an_async_registry_is_awaited() -> None:

@@ -210,10 +210,3 @@ async def test_a_hostile_task_takes_no_time(blanks: str) -> None:
     started = time.process_time()
     assert (await select(task("What is it" + blanks * 20_000 + "now?"))).calls == ()
     assert time.process_time() - started < 1
-
-
-async def test_words_of_prose_fill_no_argument() -> None:
-    for text in ("Search for retry logic", "Show the weather in Ulm"):
-        selection = await select(task(text))
-        assert (selection.status, selection.calls) == ("invalid", ())
-        assert [drop.reason for drop in selection.dropped] == ["unfilled"]

@@ -2,25 +2,24 @@
 
 import random
 import time
-from collections.abc import Sequence
 
 import pytest
 
 from llm_common.agents import ContextPointer, LexicalRelevanceSelector
-from llm_common.selection.relevance_ranking import RankedPointer, rank_pointers
+from llm_common.redaction.patterns import REDACTED
+from llm_common.selection.relevance_ranking import RankedPointer, rank_pointers, select_by_keywords
+from tests.ranking.doubles import FixedEmbedder
+from tests.selection.doubles import candidate
 
 
 def pointer(
     number: int, summary: str, digest: str = "", *, created_at: str | None = None, **args: object
 ) -> ContextPointer:
-    return ContextPointer(
-        pointer_id=f"{number:012x}",
-        query_id="q",
-        tool_name="search",
+    return candidate(
+        f"{number:012x}",
         args=args,
         created_at=created_at or f"2026-01-01T00:00:{number:02}.000000+00:00",
         summary=summary,
-        result_path="",
         digest=digest,
     )
 
@@ -116,23 +115,42 @@ def test_the_output_with_an_argument_of_the_best_is_raised() -> None:
 
 
 def test_an_embedder_raises_a_summary_with_the_same_meaning() -> None:
-    class Synonyms:
-        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [1.0 if "automobile" in text else 0.1 for text in texts]
-
     pool = [
         pointer(1, "search query=automobile"),
         *(pointer(number, f"search query=x{number}") for number in (2, 3)),
     ]
     pool += [pointer(number, "news", created_at="2020") for number in range(4, 9)]
     assert "vectors" not in rank_pointers("car", pool)[0].parts
-    raised = next(
-        entry
-        for entry in rank_pointers("car", pool, embedder=Synonyms())
-        if entry.pointer == pool[0]
-    )
+    embedder = FixedEmbedder(lambda text: 1.0 if "automobile" in text else 0.1)
+    ranking = rank_pointers("car", pool, embedder=embedder)
+    [raised] = [entry for entry in ranking if entry.pointer == pool[0]]
     assert raised.parts["vectors"] == pytest.approx(0.4)
     assert raised.score == pytest.approx(sum(raised.parts.values()))
+
+
+def test_repeated_names_count_once_and_accents_matter() -> None:
+    pool = [
+        pointer(1, "moon", "Oslo", created_at="2026", x="cafe"),
+        pointer(2, "rain", created_at="2024", x="oslo", y=["Oslo"]),
+        pointer(3, "rain", "the Café", created_at="2023"),
+        *(pointer(number, "rain", created_at="2025") for number in (4, 5, 6)),
+    ]
+    entries = entries_of("moon", pool)
+    assert entries[2].parts["named"] == 0.6
+    assert "names" not in entries[3].parts
+
+
+def test_words_of_two_letters_do_not_count_s4_03() -> None:
+    pool = [pointer(1, "go to UK in a an of"), pointer(2, "uk weather")]
+    assert select_by_keywords("go to the UK in May", pool, on_no_match="none") == []
+    assert select_by_keywords("weather of the UK", pool, on_no_match="none") == [pool[1]]
+
+
+def test_a_digest_with_accents_is_found_without_them() -> None:
+    pool = [pointer(1, "t", "CAFÉ déjà"), pointer(2, "t", "a tea room")]
+    entries = rank_pointers("cafe deja", pool)
+    assert [entry.matches for entry in entries] == [True, False]
+    assert entries[0].pointer == pool[0]
 
 
 def test_a_part_of_a_word_is_not_a_name() -> None:
@@ -194,9 +212,19 @@ def test_the_rarest_name_comes_first() -> None:
         ("what about that one", {"word": "about"}),
         ("within 50 days", {"limit": 50}),
         ("is it True", {"flag": True}),
+        ("so --- ??", {"mark": "--- ??"}),
+        ("what was redacted", {"key": REDACTED}),
         ("rain\nHere are C77 and D88", {"card": "C77"}),
     ],
-    ids=["three letters", "stop word", "two digits", "flag", "a list of the assistant"],
+    ids=[
+        "three letters",
+        "stop word",
+        "two digits",
+        "flag",
+        "marks",
+        "a secret",
+        "a list of the assistant",
+    ],
 )
 def test_a_word_that_is_no_name_puts_no_output_first(
     question: str, args: dict[str, object]
@@ -285,20 +313,12 @@ async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> N
     assert bool(selection.pointers) == (status == "ok")
 
 
-class Synonyms:
-    """Returns 1 for texts about a cat, whatever the query."""
-
-    def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        del query
-        return [float("cat" in text) for text in texts]
-
-
 async def test_the_selector_ranks_by_meaning_with_an_embedder() -> None:
     pool = [
         pointer(number, f"search pets {name}")
         for number, name in enumerate(("ant", "cat", "dog", "hen"))
     ]
-    for embedder, expected in ((None, 3), (Synonyms(), 1)):
+    for embedder, expected in ((None, 3), (FixedEmbedder(lambda text: float("cat" in text)), 1)):
         selector = LexicalRelevanceSelector(1, embedder=embedder)
         selected = await selector.select(query="feline pets", pointers=pool)
         assert selected == [pool[expected]]

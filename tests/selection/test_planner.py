@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_common.agents import ExecutionPlan, Planner, ToolRegistry
+from llm_common.agents import Planner, ToolRegistry
 from llm_common.core import Attempt
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ToolFailedError
 from llm_common.testing import ScriptedClient
@@ -30,27 +30,17 @@ def reply(*tasks: object) -> str:
     return json.dumps({"tasks": tasks})
 
 
-def descriptions(plan: ExecutionPlan) -> list[tuple[int, str, list[str]]]:
-    return [
-        (task.id, task.description, [part.description for part in task.sub_tasks])
-        for task in plan.tasks
-    ]
-
-
-async def test_a_question_becomes_numbered_tasks_with_sub_tasks() -> None:
-    client = ScriptedClient(
-        [reply({"description": "Find the account", "sub_tasks": ["name", "id"]}, "List orders")]
-    )
-    plan = await Planner(client).plan(QUESTION, tools())
-    assert descriptions(plan) == [(1, "Find the account", ["name", "id"]), (2, "List orders", [])]
-
-
-async def test_sub_tasks_may_be_written_as_objects() -> None:
-    client = ScriptedClient(
-        [reply({"description": "Find", "sub_tasks": [{"id": 1, "description": "the name"}]})]
-    )
-    assert descriptions(await Planner(client).plan(QUESTION, tools())) == [
-        (1, "Find", ["the name"])
+@pytest.mark.parametrize("sub_task", ["the name", {"id": 1, "description": "the name"}])
+async def test_a_question_becomes_numbered_tasks_with_sub_tasks(sub_task: object) -> None:
+    tasks = [{"description": "Find the account", "sub_tasks": [sub_task, "id"]}, "List orders"]
+    plan = await Planner(ScriptedClient([reply(*tasks)])).plan(QUESTION, tools())
+    assert plan.model_dump()["tasks"] == [
+        {
+            "id": 1,
+            "description": "Find the account",
+            "sub_tasks": [{"id": 1, "description": "the name"}, {"id": 2, "description": "id"}],
+        },
+        {"id": 2, "description": "List orders", "sub_tasks": []},
     ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core import UpperBoundCounter
 from llm_common.errors import (
     ConfigError,
-    MissReason,
     PointerNotFoundError,
     StoreError,
     ToolArgumentsError,
@@ -374,45 +374,41 @@ async def test_the_tool_reads_its_sessions_results_only_s4_08(tmp_path: Path) ->
         await tool_of(mine).run({"id": foreign.pointer_id})
 
 
-def asks_for_no_rerun(text: str) -> bool:
-    return not any(
-        word in text.lower()
-        for word in ("again", "re-run", "rerun", "repeat", "call the tool", "run the")
-    )
-
-
-async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path) -> None:
+async def test_a_cleared_result_was_erased_s4_08(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     pointer = await manager.save_context("t", {}, "x" * 50_000)
     await manager.clear()
-    with pytest.raises(ToolFailedError, match="it was erased") as erased:
+    with pytest.raises(ToolFailedError, match="it was erased"):
         await tool_of(manager).run({"id": pointer.pointer_id})
-    with pytest.raises(ToolFailedError, match="shown to you") as unknown:
-        await tool_of(manager).run({"id": "0123456789ab"})
 
-    def missed(reason: MissReason) -> ReadBackTool:
-        def load(_: str) -> Any:
-            raise PointerNotFoundError("gone", reason=reason)
 
-        return ReadBackTool(load)
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PointerNotFoundError("gone", reason="erased"), "it was erased"),
+        (PointerNotFoundError("gone", reason="unknown"), "shown to you"),
+        (PointerNotFoundError("gone", reason="expired"), "it has expired"),
+        (PointerNotFoundError("gone", reason="elsewhere"), "another session of this user has"),
+        (StoreError("disk"), "cannot be read now"),
+    ],
+)
+async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(
+    error: Exception, words: str
+) -> None:
+    def load(_: str) -> Any:
+        raise error
 
-    def broken(_: str) -> Any:
-        raise StoreError("disk")
-
-    with pytest.raises(ToolFailedError, match="it has expired") as late:
-        await missed("expired").run({"id": pointer.pointer_id})
-    with pytest.raises(ToolFailedError, match="another session of this user has") as elsewhere:
-        await missed("elsewhere").run({"id": pointer.pointer_id})
-    with pytest.raises(ToolFailedError, match="cannot be read now") as unreadable:
-        await ReadBackTool(broken).run({"id": pointer.pointer_id})
-    for caught in (erased, unknown, late, elsewhere, unreadable):
-        assert asks_for_no_rerun(str(caught.value))
+    with pytest.raises(ToolFailedError, match=words) as caught:
+        await ReadBackTool(load).run({"id": "0123456789ab"})
+    assert not re.search("again|re-?run|repeat|call the tool|run the", str(caught.value).lower())
 
 
 @pytest.mark.parametrize(
     "args",
     [
         {},
+        None,
+        {"id": None},
         {"id": 5},
         {"id": "a", "extra": 1},
         {"id": "a", "select": "/path"},
@@ -451,10 +447,6 @@ async def test_null_means_left_out() -> None:
     part = await tool.run({"id": pointer_id, "path": "/items/1/name", **nulls, "cursor": None})
     assert "item 1" in part.rendered
     assert (await tool.run({"id": pointer_id, "path": None, **nulls})).rendered == whole.rendered
-    wrong: list[Any] = [{"id": None}, None, {"id": pointer_id, "other": 1}]
-    for args in wrong:
-        with pytest.raises(ToolArgumentsError):
-            await tool.run(args)
 
 
 OLD_FORMS: list[dict[str, Any]] = [

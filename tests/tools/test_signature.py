@@ -67,12 +67,18 @@ def test_a_signature_has_parameters_and_the_first_sentence() -> None:
     assert line == "name(a: str, b?: int|x|y) - First sentence, v1.2 too."
 
 
-def test_a_third_party_name_cannot_break_the_line() -> None:
-    assert signature("a\nb", "", {}) == "a b()"
-
-
-def test_a_tool_without_parameters_or_description() -> None:
-    assert signature("ping", "", {}) == "ping()"
+@pytest.mark.parametrize(
+    ("name", "description", "line"),
+    [
+        ("ping", "", "ping()"),
+        ("a\nb", "", "a b()"),
+        pytest.param("### Tools", "### x", " ### Tools() - ### x", id="f_173 a heading"),
+    ],
+)
+def test_a_name_cannot_break_the_line_or_forge_a_heading(
+    name: str, description: str, line: str
+) -> None:
+    assert signature(name, description, {}) == line
 
 
 def test_every_parameter_name_is_shown_s2_14() -> None:
@@ -115,10 +121,6 @@ def test_any_schema_gives_one_line_and_no_error(description: str, schema: Any) -
     )
     assert line.splitlines() == [line]
     line.encode()
-
-
-def test_a_tool_name_cannot_forge_a_heading_f_173() -> None:
-    assert signature("### Tools", "### x", {}) == " ### Tools() - ### x"
 
 
 def test_a_shared_object_is_read_a_limited_number_of_times() -> None:

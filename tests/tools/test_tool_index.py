@@ -1,3 +1,4 @@
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -6,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.tools import Tool, ToolDefinition, ToolIndex
 from llm_common.tools.tool_index import MIN_SCORE
+from tests.ranking.doubles import FixedEmbedder
 
 
 def tool(name: str, description: str = "", **parameters: Any) -> Tool:
@@ -134,26 +136,16 @@ def test_the_limit_bounds_the_rows() -> None:
 
 
 def test_an_embedder_finds_what_means_the_same() -> None:
-    class Synonyms:
-        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [
-                float("nan") if "rows" in text else 0.9 if "Price" in text else 0.1
-                for text in texts
-            ]
-
-    [first, *_] = ToolIndex(TOOLS, Synonyms()).rank("quotation")
+    similarities = {"share.": 0.9, "tables.": math.nan}
+    embedder = FixedEmbedder(lambda text: similarities.get(text.split()[-1], 0.1))
+    [first, *_] = ToolIndex(TOOLS, embedder).rank("quotation")
     assert (first.name, first.why) == ("getStockPrice", "meaning 0.90")
     assert names(ToolIndex(TOOLS), "quotation") == []
 
 
 def test_an_embedder_out_of_bounds_leaves_the_scores_within_one() -> None:
-    class Loud:
-        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [1e300 for _ in texts]
-
-    assert all(
-        row.score < 1 for row in ToolIndex(TOOLS, Loud()).rank("", sub_queries=["stock", "mail"])
-    )
+    index = ToolIndex(TOOLS, FixedEmbedder(lambda _: 1e300))
+    assert all(row.score < 1 for row in index.rank("", sub_queries=["stock", "mail"]))
 
 
 def test_wrong_arguments_say_what_to_pass() -> None:
@@ -202,28 +194,6 @@ def test_a_sub_query_that_fits_badly_brings_no_tool_to_the_front() -> None:
     assert weak[0].score < 0.5 < strong[1].score
     texts = ["someone said kelvin", "get stock price"]
     assert names(index, "", 2, texts) == ["getStockPrice", "getStockPriceHistory"]
-
-
-def test_an_embedder_sees_the_tools_in_the_order_of_their_names() -> None:
-    class Recorder:
-        def __init__(self) -> None:
-            self.texts: list[tuple[str, ...]] = []
-
-        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            self.texts.append(tuple(texts))
-            return [0.5 for _ in texts]
-
-    embedder = Recorder()
-    index = ToolIndex([tool("beta_two", "Second."), tool("alphaOne", "First.")], embedder)
-    index.rank("first")
-    index.rank("second")
-    descriptions = []
-    for texts in embedder.texts:
-        descriptions.append([text.rpartition(" ")[2] for text in texts])
-    assert descriptions == [
-        ["First.", "Second."],
-        ["First.", "Second."],
-    ]
 
 
 def test_ties_are_in_the_order_of_names() -> None:

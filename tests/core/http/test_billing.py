@@ -14,7 +14,7 @@ from llm_common.errors import (
     CostLimitError,
     LLMTimeoutError,
 )
-from tests.core.calling import MESSAGES
+from tests.core.calling import MESSAGES, failure_at
 from tests.core.loopback import Script, Wire, answer, loopback, ok, raw, response
 from tests.selection.choosers import CHOOSERS
 from tests.selection.odd_replies import SOUND
@@ -124,36 +124,69 @@ async def test_an_error_reports_the_charges_also_after_a_timeout() -> None:
         await asyncio.sleep(30)
 
     charge = raw(response(429, ok(usage=usage), {"Retry-After": "0"}))
+    error, _ = await failure_at(LLMTimeoutError, charge, stall, timeout_s=2.0)
+    assert error.usage == LLMUsage(prompt_tokens=5, total_tokens=5)
+    assert error.cost_usd == 0.25
+
+
+PRICED = {"prices": {"test-model": TokenPrices(prompt=2.0, completion=8.0, cached=0.5)}}
+UNREADABLE: list[object] = [None, {}, "many"]
+DEAREST: dict[str, Any] = {"unknown_price": "dearest"}
+COUNTED = {"prompt_tokens": 1_000_000, "completion_tokens": 250_000, "total_tokens": 1_250_000}
+
+
+@pytest.mark.parametrize(
+    ("config", "usages", "answers", "spent_usd"),
+    [
+        pytest.param({"cost_limit_usd": 1.0, **DEAREST}, [{"cost": 0.6}], 1, 0.6, id="one reply"),
+        pytest.param(
+            {"cost_limit_usd": 1.25, **DEAREST},
+            [{"cost": 0.6}, {"cost": 0.1}],
+            2,
+            0.7,
+            id="without a price, the next reply may cost as much as the dearest",
+        ),
+        pytest.param(
+            {"cost_limit_usd": 0.05, **DEAREST},
+            [COUNTED | {"completion_tokens": 0}],
+            1,
+            2.5,
+            id="without a price and a cost, tokens count as those of the dearest model",
+        ),
+        pytest.param(
+            {"cost_limit_usd": 1.0, **PRICED},
+            [{"cost": 0.6}],
+            2,
+            1.2,
+            id="with a price, the next reply is expected to cost it",
+        ),
+        *(
+            pytest.param(
+                {"cost_limit_usd": 0.03, **PRICED},
+                [usage],
+                3,
+                0.025,  # the expected cost of a call is $0.0080 to $0.0085
+                id=f"with the usage {usage}, each call counts as expected",
+            )
+            for usage in UNREADABLE
+        ),
+    ],
+)
+async def test_no_request_that_could_exceed_the_limit_is_sent(
+    config: dict[str, Any], usages: list[object], answers: int, spent_usd: float
+) -> None:
+    scripts = [raw(response(200, ok(usage=usage))) for usage in usages]
     async with (
-        loopback(charge, stall) as server,
-        OpenAICompatibleClient(server.config(timeout_s=2.0)) as client,
+        loopback(*scripts) as server,
+        OpenAICompatibleClient(server.config(**config)) as client,
     ):
-        with pytest.raises(LLMTimeoutError) as caught:
+        for _ in range(answers):
             await client.chat_completion(messages=MESSAGES)
-    assert (caught.value.usage, caught.value.cost_usd) == (
-        LLMUsage(prompt_tokens=5, total_tokens=5),
-        0.25,
-    )
-
-
-async def test_no_request_that_could_exceed_the_limit_is_sent() -> None:
-    body = ok(usage={"prompt_tokens": 5, "completion_tokens": 5, "cost": 0.6})
-    async with (
-        loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(
-            server.config(cost_limit_usd=1.0, unknown_price="dearest")
-        ) as client,
-    ):
-        assert (await client.chat_completion(messages=MESSAGES)).cost_usd == 0.6
         with pytest.raises(CostLimitError) as caught:
             await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 1
-        assert (client.usage.calls, client.usage.prompt_tokens, client.usage.cost_usd) == (
-            1,
-            5,
-            0.6,
-        )
-    assert (caught.value.spent_usd, caught.value.limit_usd) == (0.6, 1.0)
+        assert client.usage.calls == len(server.requests) == answers
+    assert caught.value.spent_usd == pytest.approx(spent_usd, abs=0.001)
+    assert caught.value.limit_usd == config["cost_limit_usd"]
 
 
 @pytest.mark.parametrize("max_tokens", [None, 2_000])
@@ -172,37 +205,21 @@ async def test_each_of_several_answers_counts_for_the_limit(max_tokens: int | No
 
 async def test_a_retry_is_not_sent_once_the_cost_limit_is_reached(no_waits: None) -> None:
     body = ok(usage={"cost": 0.6}, error={"code": 429})
-    async with (
-        loopback(answer(200, body)) as server,
-        OpenAICompatibleClient(
-            server.config(cost_limit_usd=0.5, unknown_price="dearest")
-        ) as client,
-    ):
-        with pytest.raises(CostLimitError) as caught:
-            await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 1
-    assert caught.value.cost_usd == 0.6
-
-
-PRICED = {"prices": {"test-model": TokenPrices(prompt=2.0, completion=8.0, cached=0.5)}}
-COUNTED = {"prompt_tokens": 1_000_000, "completion_tokens": 250_000, "total_tokens": 1_250_000}
+    error, server = await failure_at(
+        CostLimitError, answer(200, body), cost_limit_usd=0.5, **DEAREST
+    )
+    assert len(server.requests) == 1
+    assert error.cost_usd == 0.6
 
 
 @pytest.mark.parametrize("provider", ["custom", "local", "openrouter", "zai", "openai"])
 async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -> None:
-    async with loopback(answer(200, ok())) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=0.01, provider=provider))
-        with pytest.raises(
-            CostLimitError, match="price of this model is unknown; add it to LLMConfig"
-        ) as caught:
-            await client.chat_completion(messages=MESSAGES)
-        assert not server.requests
-    assert (caught.value.spent_usd, caught.value.limit_usd, caught.value.model) == (
-        0,
-        0.01,
-        "test-model",
+    error, server = await failure_at(
+        CostLimitError, answer(200, ok()), cost_limit_usd=0.01, provider=provider
     )
-    assert client.usage.calls == 0
+    assert "price of this model is unknown; add it to LLMConfig" in str(error)
+    assert not server.requests
+    assert (error.spent_usd, error.limit_usd, error.model) == (0, 0.01, "test-model")
 
 
 async def test_a_configured_price_counts_as_cost_and_for_the_limit() -> None:
@@ -234,18 +251,6 @@ async def test_a_configured_price_wins_over_the_known_one() -> None:
             assert known.cost_usd == pytest.approx(2.0 + 2.0)
 
 
-async def test_a_model_without_a_price_reaches_the_limit_as_the_dearest() -> None:
-    async with loopback(answer(200, ok(usage=COUNTED | {"completion_tokens": 0}))) as server:
-        config = server.config(cost_limit_usd=0.05, unknown_price="dearest")
-        async with OpenAICompatibleClient(config) as client:
-            assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
-            assert (client.usage.cost_usd, client.usage.unpriced_calls) == (0.0, 1)
-            with pytest.raises(CostLimitError) as caught:
-                await client.chat_completion(messages=MESSAGES)
-            assert len(server.requests) == 1
-    assert caught.value.spent_usd == pytest.approx(2.5)
-
-
 async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
     assert highest_prices({}) == TokenPrices(prompt=2.5, completion=10.0)
     configured = {
@@ -253,49 +258,6 @@ async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
         "b": TokenPrices(prompt=1.0, completion=70.0, cached=0),
     }
     assert highest_prices(configured) == TokenPrices(prompt=50.0, completion=70.0)
-
-
-@pytest.mark.parametrize("usage", [None, {}, "many"])
-async def test_an_endpoint_without_usage_cannot_exceed_the_limit(usage: object) -> None:
-    async with (
-        loopback(answer(200, ok(usage=usage))) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED)) as client,
-    ):
-        # The expected cost is $0.0080 to $0.0085.
-        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
-        for _ in range(2):
-            await client.chat_completion(messages=MESSAGES)
-        with pytest.raises(CostLimitError):
-            await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 3
-
-
-async def test_an_unpriced_model_is_expected_to_cost_the_dearest_reply() -> None:
-    dear, cheap = (
-        raw(response(200, ok(usage={"prompt_tokens": 5, "cost": cost}))) for cost in (0.6, 0.1)
-    )
-    async with (
-        loopback(dear, cheap) as server,
-        OpenAICompatibleClient(
-            server.config(cost_limit_usd=1.25, unknown_price="dearest")
-        ) as client,
-    ):
-        for _ in range(2):
-            await client.chat_completion(messages=MESSAGES)
-        with pytest.raises(CostLimitError, match=r"may cost \$0\.6;"):
-            await client.chat_completion(messages=MESSAGES)
-        assert client.usage.cost_usd == pytest.approx(0.7)
-
-
-async def test_a_priced_model_is_expected_to_cost_its_price() -> None:
-    async with (
-        loopback(answer(200, ok(usage={"prompt_tokens": 5, "cost": 0.6}))) as server,
-        OpenAICompatibleClient(server.config(cost_limit_usd=1.0, **PRICED)) as client,
-    ):
-        for _ in range(2):
-            await client.chat_completion(messages=MESSAGES)
-        with pytest.raises(CostLimitError):
-            await client.chat_completion(messages=MESSAGES)
 
 
 @pytest.mark.parametrize(

@@ -202,27 +202,6 @@ async def test_a_stream_whose_body_goes_on_is_whole_at_its_end_mark() -> None:
         assert server.connections == 2
 
 
-async def test_a_connection_that_the_server_closed_is_replaced_f_128() -> None:
-    closed = asyncio.Event()
-
-    async def script(wire: Wire) -> None:
-        request = await wire.request()
-        assert request is not None
-        await wire.send(echo_of(request.body))
-        wire.hang_up()
-        closed.set()
-
-    async with (
-        loopback(script) as server,
-        OpenAICompatibleClient(server.config(max_attempts=1)) as client,
-    ):
-        for number in range(3):
-            assert await ask(client, str(number)) == str(number)
-            await closed.wait()
-            closed.clear()
-        assert (server.connections, len(server.requests)) == (3, 3)
-
-
 @both_ways
 async def test_a_request_that_meets_a_closing_connection_is_retried_f_128(
     send: Ask, no_waits: None

@@ -18,7 +18,7 @@ from llm_common.clients import LiteLLMClient
 from llm_common.core import OpenAICompatibleClient, ask
 from llm_common.errors import LLMError, LLMStatusError, LLMTimeoutError, ModelNotFoundError
 from llm_common.testing import ScriptedClient
-from tests.core.calling import MESSAGES, failure
+from tests.core.calling import MESSAGES, failure, failure_at
 from tests.core.loopback import KEY, Script, answer, loopback, ok, raw
 from tests.core.misbehaving_server import misbehaving, stay_silent
 from tests.test_errors import says_what_to_do
@@ -46,9 +46,8 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", ERRORS)
 async def test_an_error_names_model_host_and_remedy(name: str) -> None:
     script, changes, text = ERRORS[name]
-    async with loopback(script) as server:
-        error = await failure(server.config(**changes))
-        host = f"127.0.0.1:{server.port}"
+    error, server = await failure_at(LLMError, script, **changes)
+    host = f"127.0.0.1:{server.port}"
     assert str(error).startswith(f"model test-model at {host}: ")
     assert text in str(error)
     assert text in error.message
@@ -69,9 +68,8 @@ async def test_an_error_names_model_host_and_remedy(name: str) -> None:
     ids=["default", "call"],
 )
 async def test_an_unknown_model_is_named_with_its_source(model: str | None, chosen_by: str) -> None:
-    async with loopback(answer(404, b'{"error": {"message": "no such model"}}')) as server:
-        error = await failure(server.config(), model=model)
-    assert isinstance(error, ModelNotFoundError)
+    missing = answer(404, b'{"error": {"message": "no such model"}}')
+    error, server = await failure_at(ModelNotFoundError, missing, options={"model": model})
     assert error.chosen_by == chosen_by
     assert str(error) == (
         f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint has no such "
@@ -95,15 +93,13 @@ WORDS: dict[str, tuple[int, object, str]] = {
 @pytest.mark.parametrize("name", WORDS)
 async def test_an_error_ends_with_what_the_endpoint_wrote(name: str) -> None:
     status, body, words = WORDS[name]
-    async with loopback(answer(status, json.dumps(body).encode())) as server:
-        error = await failure(server.config(max_attempts=1))
-    assert isinstance(error, LLMStatusError)
+    refusal = answer(status, json.dumps(body).encode())
+    error, _ = await failure_at(LLMStatusError, refusal, max_attempts=1)
     assert words in error.endpoint_message
     assert str(error).endswith(f". The endpoint wrote: {error.endpoint_message}")
     assert error.endpoint_message not in error.message
     assert len(error.endpoint_message) <= 300
     assert str(error).isprintable()
-    assert KEY not in str(error)
 
 
 # As a key in Base64, which has slashes and ends with `=`. PHP escapes the one and Gson the other.
@@ -118,9 +114,8 @@ ESCAPED = {
 
 @pytest.mark.parametrize("name", ESCAPED)
 async def test_a_key_that_is_escaped_in_a_body_is_removed(name: str) -> None:
-    async with loopback(answer(401, ESCAPED[name].encode())) as server:
-        error = await failure(server.config(api_key=SecretStr(PADDED)))
-    assert isinstance(error, LLMStatusError)
+    refusal = answer(401, ESCAPED[name].encode())
+    error, _ = await failure_at(LLMStatusError, refusal, api_key=SecretStr(PADDED))
     texts = f"{error} {error.body}"
     assert "[api key]" in texts
     assert "9qLm" not in texts
@@ -132,9 +127,7 @@ async def test_a_key_that_is_escaped_in_a_body_is_removed(name: str) -> None:
     "body", [b"oops", b"<html>oops</html>", b'{"detail": [{"input": "oops"}]}']
 )
 async def test_a_body_without_an_error_message_is_not_in_the_text(body: bytes) -> None:
-    async with loopback(answer(400, body)) as server:
-        error = await failure(server.config())
-    assert isinstance(error, LLMStatusError)
+    error, _ = await failure_at(LLMStatusError, answer(400, body))
     assert "oops" in error.body
     assert "oops" not in str(error)
 
@@ -151,9 +144,8 @@ async def test_a_body_without_an_error_message_is_not_in_the_text(body: bytes) -
 )
 async def test_a_call_without_credit_is_not_repeated(status: int, fields: dict[str, str]) -> None:
     body = json.dumps({"error": {"message": "check your plan", **fields}}).encode()
-    async with loopback(answer(status, body)) as server:
-        error = await failure(server.config(max_attempts=3))
-        assert len(server.requests) == 1
+    error, server = await failure_at(LLMStatusError, answer(status, body), max_attempts=3)
+    assert len(server.requests) == 1
     assert type(error) is LLMStatusError
     assert f"no credit left, or reached its spending limit ({status})" in error.message
     assert "wait" not in str(error)

@@ -10,7 +10,7 @@ import pytest
 
 from llm_common.core import OpenAICompatibleClient
 from llm_common.errors import ContextTooLongError, LLMRateLimitError, LLMStatusError
-from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
+from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure_at
 from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, raw, response
 
 SCHEMA_MODE = {
@@ -50,9 +50,8 @@ def in_seconds(seconds: float) -> str:
     ids=lambda value: f"F-112-{value}",
 )
 async def test_retry_after_is_honoured_for_every_status(status: int, wait: str) -> None:
-    async with loopback(
-        raw(response(status, b"{}", {"Retry-After": wait})), answer(200, ok())
-    ) as server:
+    busy = raw(response(status, b"{}", {"Retry-After": wait}))
+    async with loopback(busy, answer(200, ok())) as server:
         started = time.monotonic()
         assert (await ask_once(server.config())).content
         assert float(wait) <= time.monotonic() - started < float(wait) + 10
@@ -70,25 +69,23 @@ async def test_a_delay_in_milliseconds_wins_over_seconds_f_112() -> None:
 async def test_a_delay_beyond_the_deadline_is_reported_and_not_begun(
     status: int, wait: Callable[[int], str]
 ) -> None:
-    async with loopback(answer(status, b"{}", {"Retry-After": wait(3600)})) as server:
-        started = time.monotonic()
-        error = await failure(server.config(timeout_s=3.0))
-        assert time.monotonic() - started < 10  # seconds of patience on a busy machine
-        assert len(server.requests) == 1
-    assert isinstance(error, LLMStatusError)
+    busy = answer(status, b"{}", {"Retry-After": wait(3600)})
+    started = time.monotonic()
+    error, server = await failure_at(LLMStatusError, busy, timeout_s=3.0)
+    assert time.monotonic() - started < 10  # seconds of patience on a busy machine
+    assert len(server.requests) == 1
     assert error.retry_after_s == pytest.approx(3600, abs=30)
     assert isinstance(error, LLMRateLimitError) is (status == 429)
 
 
+@pytest.mark.parametrize("attempts", [1, 2, 4])
 async def test_server_errors_are_retried_at_most_as_configured_f_115(
-    no_waits: None,
+    attempts: int, no_waits: None
 ) -> None:
-    for attempts in (1, 2, 4):
-        async with loopback(answer(503, b"down")) as server:
-            error = await failure(server.config(max_attempts=attempts))
-            assert len(server.requests) == attempts
-        assert isinstance(error, LLMStatusError)
-        assert (error.status, error.body) == (503, "down")
+    down = answer(503, b"down")
+    error, server = await failure_at(LLMStatusError, down, max_attempts=attempts)
+    assert len(server.requests) == attempts
+    assert (error.status, error.body) == (503, "down")
 
 
 # --- refused options
@@ -134,11 +131,9 @@ async def test_a_refused_response_format_is_left_out_and_reported_f_117() -> Non
 
 
 async def test_a_lasting_refusal_is_an_error_after_one_retry_f_117() -> None:
-    async with loopback(picky()) as server:
-        assert isinstance(
-            await failure(server.config(max_attempts=5), response_format=JSON_MODE), LLMStatusError
-        )
-        assert formats(server) == ["json_object", "none"]
+    options = {"response_format": JSON_MODE}
+    _, server = await failure_at(LLMStatusError, picky(), options=options, max_attempts=5)
+    assert formats(server) == ["json_object", "none"]
 
 
 @pytest.mark.parametrize(
@@ -155,36 +150,57 @@ async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two
     assert dropped_options == [["response_format"], ["json_schema"], ["json_schema"]]
 
 
-async def test_every_refused_format_is_learned_call_by_call_f_117() -> None:
-    async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
-        dropped_options = [await dropped(client, SCHEMA_MODE) for _ in range(4)]
-        assert formats(server) == ["json_schema", "none", "json_object", "none", "none", "none"]
-    assert dropped_options == [["response_format"]] * 4
-
-
-async def test_with_more_attempts_the_next_format_is_tried_directly_f_117() -> None:
-    for accepted, sent in (
-        ("json_object", ["json_schema", "json_object"]),
-        ("none", ["json_schema", "json_object", "none"]),
+@pytest.mark.parametrize(
+    ("accepted", "max_attempts", "requested", "sent", "left_out"),
+    [
+        pytest.param(
+            ["none"],
+            2,
+            [SCHEMA_MODE] * 4,
+            ["json_schema", "none", "json_object", "none", "none", "none"],
+            [["response_format"]] * 4,
+            id="F-117 every refused format is learned call by call",
+        ),
+        pytest.param(
+            ["json_object"],
+            3,
+            [SCHEMA_MODE] * 2,
+            ["json_schema", "json_object", "json_object"],
+            [["json_schema"]] * 2,
+            id="F-117 with more attempts the next format is tried directly",
+        ),
+        pytest.param(
+            ["none"],
+            3,
+            [SCHEMA_MODE] * 2,
+            ["json_schema", "json_object", "none", "none"],
+            [["response_format"]] * 2,
+            id="F-117 with more attempts every format is tried directly",
+        ),
+        pytest.param(
+            ["json_schema", "none"],
+            2,
+            [JSON_MODE, JSON_MODE, SCHEMA_MODE],
+            ["json_object", "none", "none", "json_schema"],
+            [["response_format"], ["response_format"], []],
+            id="F-117 an endpoint accepts only schemas",
+        ),
+    ],
+)
+async def test_a_client_learns_which_formats_its_endpoint_refuses(
+    accepted: list[str],
+    max_attempts: int,
+    requested: list[dict[str, Any]],
+    sent: list[str],
+    left_out: list[list[str]],
+) -> None:
+    says = "'response_format.type' must be another one"
+    async with (
+        loopback(picky(*accepted, says=says)) as server,
+        OpenAICompatibleClient(server.config(max_attempts=max_attempts)) as client,
     ):
-        async with (
-            loopback(picky(accepted)) as server,
-            OpenAICompatibleClient(server.config(max_attempts=3)) as client,
-        ):
-            await dropped(client, SCHEMA_MODE)
-            await dropped(client, SCHEMA_MODE)
-            assert formats(server) == [*sent, accepted]
-
-
-async def test_an_endpoint_can_accept_only_schemas_f_117() -> None:
-    says = "'response_format.type' must be 'json_schema' or 'text'"
-    script = picky("json_schema", "none", says=says)
-    async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
-        dropped_options = [
-            await dropped(client, requested) for requested in (JSON_MODE, JSON_MODE, SCHEMA_MODE)
-        ]
-        assert formats(server) == ["json_object", "none", "none", "json_schema"]
-    assert dropped_options == [["response_format"], ["response_format"], []]
+        assert [await dropped(client, mode) for mode in requested] == left_out
+        assert formats(server) == sent
 
 
 async def test_one_refused_option_does_not_remove_the_others_f_117() -> None:
@@ -222,8 +238,6 @@ async def test_an_error_that_only_quotes_the_call_is_not_remembered_f_117() -> N
 
 async def test_a_prompt_that_is_too_long_is_not_a_refused_option_f_119() -> None:
     says = b"context_length_exceeded; your request: {response_format: ...}"
-    async with loopback(answer(400, says)) as server:
-        assert isinstance(
-            await failure(server.config(), response_format=JSON_MODE), ContextTooLongError
-        )
-        assert len(server.requests) == 1
+    options = {"response_format": JSON_MODE}
+    _, server = await failure_at(ContextTooLongError, answer(400, says), options=options)
+    assert len(server.requests) == 1

@@ -12,6 +12,7 @@ from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, Ope
 from llm_common.core.http.endpoint import open_connections
 from llm_common.core.http.wire import read_response
 from llm_common.errors import ConfigError
+from tests.core.calling import JSON_MODE
 
 URL = "https://api.example.test/v1/chat/completions"
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="hello")]
@@ -90,16 +91,25 @@ async def test_the_key_is_in_one_header_and_only_known_encodings_are_accepted() 
     assert "authorization" not in keyless.headers
 
 
-async def test_structured_calls_get_the_options_of_the_models_profile() -> None:
-    structured: dict[str, Any] = {"response_format": {"type": "json_object"}}
-    _, sent = await call(reply(), model="glm-4.5-air", **structured)
-    assert sent["thinking"] == {"type": "disabled"}
-    _, sent = await call(reply(), model="glm-4.5-air", thinking={"type": "enabled"}, **structured)
-    assert sent["thinking"] == {"type": "enabled"}
-    _, sent = await call(reply(), model="glm-4.5-air")
-    assert "thinking" not in sent
-    _, sent = await call(reply(), model="unknown-model", **structured)
-    assert set(sent) == {"model", "messages", "response_format"}
+@pytest.mark.parametrize(
+    ("options", "thinking"),
+    [
+        ({"model": "glm-4.5-air", "response_format": JSON_MODE}, {"type": "disabled"}),
+        (
+            {"model": "glm-4.5-air", "response_format": JSON_MODE, "thinking": {"type": "enabled"}},
+            {"type": "enabled"},
+        ),
+        ({"model": "glm-4.5-air"}, None),
+        ({"model": "unknown-model", "response_format": JSON_MODE}, None),
+    ],
+    ids=["the model's own", "of the call", "not structured", "unknown model"],
+)
+async def test_structured_calls_get_the_options_of_the_models_profile(
+    options: dict[str, Any], thinking: dict[str, str] | None
+) -> None:
+    _, sent = await call(reply(), **options)
+    assert sent.keys() - {"thinking"} == {"messages", *options} - {"thinking"}
+    assert sent.get("thinking") == thinking
 
 
 async def test_a_model_that_always_reasons_gets_no_temperature() -> None:

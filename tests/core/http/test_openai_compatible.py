@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.errors import ConfigError, LLMConnectionError, LLMStatusError, LLMTimeoutError
-from tests.core.calling import MESSAGES, ask_once, failure
+from tests.core.calling import MESSAGES, ask_once, failure_at
 from tests.core.loopback import KEY, Wire, answer, loopback, ok, raw, response
 from tests.core.misbehaving_server import FAULTS, misbehaving
 
@@ -16,9 +16,8 @@ from tests.core.misbehaving_server import FAULTS, misbehaving
 @pytest.mark.parametrize("name", ["timeout_s", "timeout"])
 @pytest.mark.parametrize("row", ["F-110", "F-111", "F-129-endless"])
 async def test_a_call_can_set_its_own_deadline(row: str, name: str) -> None:
-    async with loopback(misbehaving(FAULTS[row].act)) as server:
-        error = await failure(server.config(), **{name: 0.1})
-    assert isinstance(error, LLMTimeoutError)
+    script = misbehaving(FAULTS[row].act)
+    error, _ = await failure_at(LLMTimeoutError, script, options={name: 0.1})
     assert error.timeout_s == 0.1
 
 
@@ -48,9 +47,7 @@ async def test_a_retry_is_logged_without_text_of_the_conversation(
 
 async def test_an_error_body_is_short_and_without_the_key() -> None:
     body = ("x" * 1_990 + KEY + "y" * 5_000).encode()
-    async with loopback(answer(400, body)) as server:
-        error = await failure(server.config())
-    assert isinstance(error, LLMStatusError)
+    error, _ = await failure_at(LLMStatusError, answer(400, body))
     assert len(error.body) == 2_000
     assert KEY[:8] not in error.body
 

@@ -8,13 +8,8 @@ from llm_common.errors import ConfigError
 from llm_common.testing import ScriptedClient
 
 
-@pytest.fixture
-def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    return monkeypatch
-
-
-def test_an_empty_environment_names_no_endpoint(env: pytest.MonkeyPatch) -> None:
-    env.setenv("ZAI_API_KEY", " ")
+def test_an_empty_environment_names_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZAI_API_KEY", " ")
     assert config_from_env() is None
     with pytest.raises(ConfigError, match="ZAI_API_KEY"):
         OpenAICompatibleClient.from_env()
@@ -56,10 +51,10 @@ def test_an_empty_environment_names_no_endpoint(env: pytest.MonkeyPatch) -> None
 def test_the_environment_names_an_endpoint(
     variables: dict[str, str],
     expected: tuple[str, str | None, str | None, str],
-    env: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in variables.items():
-        env.setenv(name, value)
+        monkeypatch.setenv(name, value)
     config = config_from_env()
     assert config is not None
     provider, base_url, model, key = expected
@@ -77,20 +72,25 @@ def test_a_client_names_no_model_by_default_f_179() -> None:
     assert (client.default_model, client.provider) == (None, None)
 
 
-def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
-    env.setenv("LLM_COMMON_PROVIDER", "local")
-    config = config_from_env()
-    assert config is not None
-    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (60.0, None, None)
-    env.setenv("LLM_COMMON_TIMEOUT_S", "2.5")
-    env.setenv("LLM_COMMON_MAX_TOKENS", "150")
-    env.setenv("LLM_COMMON_COST_LIMIT_USD", "0.5")
-    assert config.unknown_price == "refuse"
-    env.setenv("LLM_COMMON_UNKNOWN_PRICE", " Dearest")
-    config = config_from_env()
-    assert config is not None
-    assert (config.timeout_s, config.max_tokens, config.cost_limit_usd) == (2.5, 150, 0.5)
-    assert config.unknown_price == "dearest"
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("TIMEOUT_S", "", "timeout_s", 60.0),
+        ("TIMEOUT_S", "2.5", "timeout_s", 2.5),
+        ("MAX_TOKENS", "", "max_tokens", None),
+        ("MAX_TOKENS", "150", "max_tokens", 150),
+        ("COST_LIMIT_USD", "", "cost_limit_usd", None),
+        ("COST_LIMIT_USD", "0.5", "cost_limit_usd", 0.5),
+        ("UNKNOWN_PRICE", "", "unknown_price", "refuse"),
+        ("UNKNOWN_PRICE", " Dearest", "unknown_price", "dearest"),
+    ],
+)
+def test_limits_come_from_the_environment_too(
+    variable: str, value: str, field: str, expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
+    monkeypatch.setenv(f"LLM_COMMON_{variable}", value)
+    assert getattr(config_from_env(), field) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_unusable_variable_is_named(
-    variables: dict[str, str], variable: str, env: pytest.MonkeyPatch
+    variables: dict[str, str], variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
-        env.setenv(name, value)
+        monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=variable) as caught:
         config_from_env()
     assert caught.value.variable == variable
@@ -154,10 +154,10 @@ def test_a_validation_error_never_contains_the_key(
     assert "sk-secret-1" not in str(caught.value)
 
 
-def test_a_provider_can_be_chosen_by_name(env: pytest.MonkeyPatch) -> None:
+def test_a_provider_can_be_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config_for_provider("local", model="mine").default_model == "mine"
     assert config_for_provider("zai", api_key="k").api_key.get_secret_value() == "k"
-    env.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("OPENAI_API_KEY", "o")
     assert config_for_provider("openai").api_key.get_secret_value() == "o"
     with pytest.raises(ConfigError, match="ZAI_API_KEY"):
         config_for_provider("zai")
