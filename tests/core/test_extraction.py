@@ -279,34 +279,6 @@ def test_a_hostile_megabyte_takes_linear_time(start: str, unit: str) -> None:
     assert time.thread_time() - started < 2
 
 
-REPLIES = [
-    PLAIN,
-    json.dumps(
-        {"calls": [{"tool": "t", "args": {"q": 'a"}{', "n": [1, [2]]}}, {"tool": "u", "args": {}}]},
-        indent=1,
-    ),
-    json.dumps({"é😀": "ü\u2028", "deep": {"pointer_ids": []}}, ensure_ascii=False),
-    json.dumps(PLAIN),
-    f"Sure [1]:\n{TICKS}json\n{PLAIN}\n{TICKS}\nUse {{it}} well.",
-    f"<think>{OTHER} </think>\n<|begin_of_box|>{PLAIN}<|end_of_box|>",
-    f"{PLAIN}\n{PLAIN}",
-]
-
-
-@pytest.mark.parametrize("reply", REPLIES)
-def test_a_reply_cut_at_any_byte_yields_the_whole_value_or_nothing_f_087(reply: str) -> None:
-    whole = extract_json(reply)
-    raw = reply.encode()
-    for cut in range(len(raw)):
-        text = raw[:cut].decode(errors="replace")
-        try:
-            value = extract_json(text)
-        except MalformedReplyError:
-            continue
-        assert value == whole
-        assert PLAIN in text
-
-
 Json = st.recursive(
     st.none()
     | st.booleans()

@@ -23,6 +23,12 @@ def fill(
     return {} if isinstance(call, DroppedCall) else call["args"]
 
 
+MONEY = {"enum": ["USD", "EUR", "GBP"]}
+FROM_TO = {"from_currency": MONEY, "to_currency": MONEY}
+DATES = {"start_date": STRING, "end_date": STRING}
+COPY = {"source_path": STRING, "target_path": STRING}
+
+
 @pytest.mark.parametrize(
     ("properties", "text", "args"),
     [
@@ -72,23 +78,7 @@ def fill(
         ({"count": INTEGER}, "of v2 on 2031-05-02 in a1.py", {}),
         ({"flag": {"type": "boolean"}, "data": {"type": "object"}}, "flag data", {}),
         ({"x": {"anyOf": [{"type": "null"}, INTEGER]}}, "take 4", {"x": 4}),
-    ],
-)
-def test_the_only_possible_value_is_filled(
-    properties: dict[str, Any], text: str, args: dict[str, Any]
-) -> None:
-    assert fill(properties, text) == args
-
-
-MONEY = {"enum": ["USD", "EUR", "GBP"]}
-FROM_TO = {"from_currency": MONEY, "to_currency": MONEY}
-DATES = {"start_date": STRING, "end_date": STRING}
-COPY = {"source_path": STRING, "target_path": STRING}
-
-
-@pytest.mark.parametrize(
-    ("properties", "text", "args"),
-    [
+        # A value that fits two parameters is left out.
         (FROM_TO, "5 USD to EUR", {}),
         (FROM_TO, "USD", {}),
         (
@@ -108,7 +98,7 @@ COPY = {"source_path": STRING, "target_path": STRING}
         ({"query": STRING, "topic": STRING}, "Find papers on gravity", {}),
     ],
 )
-def test_a_value_that_fits_two_parameters_is_left_out(
+def test_the_only_possible_value_is_filled(
     properties: dict[str, Any], text: str, args: dict[str, Any]
 ) -> None:
     assert fill(properties, text) == args

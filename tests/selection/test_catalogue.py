@@ -167,21 +167,21 @@ async def test_a_shortlist_has_each_tool_and_the_best_in_full_within_the_limit()
             catalogue, parts=(), whole=["item 7"], shortlist_tools=2, limit_tokens=limit_tokens
         )
 
-    def assert_shown(limit_tokens: int, *lines: str) -> None:
-        offered = shortlist(limit_tokens)
-        [text] = offered.sections
-        assert tuple(text.splitlines()[2:-1]) == lines
-        assert offered.names == (first, other)[: len(lines)]
-
     names = shortlist(catalogue.signature_tokens - 1).names
     assert names is not None
-    first, other = names
-    assert first == "get_7"
+    assert names[0] == "get_7"
     best, second = (catalogue.definitions_by_name[name] for name in names)
     both_in_full = best.text_tokens + second.text_tokens
     best_in_full = best.text_tokens + second.signature_tokens
-    assert_shown(both_in_full, best.text, second.text)
-    assert_shown(both_in_full - 1, best.text, second.signature)
-    assert_shown(best_in_full, best.text, second.signature)
-    assert_shown(best_in_full - 1, best.signature, second.signature)
-    assert_shown(best.signature_tokens + second.signature_tokens - 1, best.signature)
+    signatures = best.signature_tokens + second.signature_tokens
+    for limit_tokens, lines in (
+        (both_in_full, [best.text, second.text]),
+        (both_in_full - 1, [best.text, second.signature]),
+        (best_in_full, [best.text, second.signature]),
+        (best_in_full - 1, [best.signature, second.signature]),
+        (signatures - 1, [best.signature]),
+    ):
+        offered = shortlist(limit_tokens)
+        [text] = offered.sections
+        assert text.splitlines()[2:-1] == lines
+        assert offered.names == names[: len(lines)]

@@ -1,8 +1,6 @@
 """Tests which model is asked if none is configured."""
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,11 +9,9 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.clients import OpenAISDKClient
-from llm_common.core import LLMClient, OpenAICompatibleClient
+from llm_common.errors import ModelNotFoundError
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
-from tests.core.loopback import answer, loopback
 
 TASK = PlannedTask(id=1, description="What does Apple trade at?")
 CALL = json.dumps({"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}}]})
@@ -72,31 +68,14 @@ async def test_a_configured_model_is_asked_of_any_provider_f_179(
     assert await asked_model(scripted("openai", "gpt-4.1-mini"), config) == name
 
 
-async def test_an_adapter_is_asked_for_its_own_model_f_179() -> None:
-    models: list[str] = []
-
-    async def create(**arguments: Any) -> dict[str, Any]:
-        models.append(arguments["model"])
-        return {"choices": [{"finish_reason": "stop", "message": {"content": CALL}}]}
-
-    sdk = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
-    client: LLMClient = OpenAISDKClient(sdk, model="my-deployment")
-    calls = await ToolSelector(client).select_tool_calls(task=TASK, tool_registry=REGISTRY)
-    assert [call.tool for call in calls] == ["get_price"]
-    assert models == ["my-deployment"]
-
-
-async def test_a_failed_selection_names_model_host_and_setting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_model_that_does_not_exist_is_named_with_its_setting_f_179(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "missing-model")
-    error = b'{"error": {"message": "no such model", "code": "model_not_found"}}'
-    async with (
-        loopback(answer(404, error)) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        selection = await ToolSelector(client).select_detailed(task=TASK, tool_registry=REGISTRY)
+    missing = ModelNotFoundError("the endpoint has no such model", status=404)
+    selection = await ToolSelector(ScriptedClient([missing])).select_detailed(
+        task=TASK, tool_registry=REGISTRY
+    )
     assert selection.status == "error"
-    for text in ("missing-model", "127.0.0.1", VARIABLE):
-        assert text in selection.problem
-        assert text in caplog.text
+    assert "missing-model" in selection.problem
+    assert VARIABLE in selection.problem

@@ -155,20 +155,12 @@ def delete_file(path: str) -> str:
     return path
 
 
-def deletion(path: str) -> str:
-    """Deletes one file of the project."""
-    return path
-
-
 async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
-    planned = task("Delete the file aa.py")
-    for registry in (ToolRegistry([delete_file]), ToolRegistry([deletion])):
-        selection = await select(planned, registry)
-        assert ([drop.reason for drop in selection.dropped], selection.calls) == (["writes"], ())
+    planned, registry = task("Delete the file aa.py"), ToolRegistry([delete_file])
+    selection = await select(planned, registry)
+    assert ([drop.reason for drop in selection.dropped], selection.calls) == (["writes"], ())
     allowed = LexicalToolSelector(ToolSelectionConfig(), allow_writes=True)
-    selection = await allowed.select_detailed(
-        task=planned, tool_registry=ToolRegistry([delete_file])
-    )
+    selection = await allowed.select_detailed(task=planned, tool_registry=registry)
     assert [call.tool for call in selection.calls] == ["delete_file"]
 
 
@@ -178,11 +170,7 @@ async def test_a_read_only_mark_wins_over_the_name() -> None:
         "name": "delete_file",
         "description": "Deletes a file.",
         "annotations": {"readOnlyHint": True},
-    }
-    marked["inputSchema"] = {
-        "type": "object",
-        "properties": {"path": {"type": "string"}},
-        "required": ["path"],
+        "inputSchema": Tool(delete_file).parameters,
     }
     for registry in (ToolRegistry([Tool(delete_file, read_only=True)]), FixedRegistry([marked])):
         assert [call.tool for call in (await select(planned, registry)).calls] == ["delete_file"]

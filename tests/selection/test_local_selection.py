@@ -54,14 +54,6 @@ def test_position_decides_between_equal_times() -> None:
     assert ranked("weather", pool) == [2, 1, 3]
 
 
-def test_an_old_match_ranks_before_recent_pointers() -> None:
-    pool = [
-        pointer(1, "invoice customer=Acme"),
-        *(pointer(number, "weather oslo") for number in range(2, 40)),
-    ]
-    assert ranked("the invoice of Acme", pool)[0] == 1
-
-
 def test_a_name_in_the_best_digest_raises_its_pointer() -> None:
     pool = [
         pointer(1, "search query=Emory University", "a school", schools=["Emory University"]),

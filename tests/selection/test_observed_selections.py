@@ -1,6 +1,7 @@
 """Tests the telemetry of selections: a warning for each failure, and spans."""
 
 from collections.abc import Awaitable, Callable
+from unittest.mock import MagicMock
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -32,15 +33,7 @@ def snow(city: str) -> str:
     return city
 
 
-def unreadable() -> str:
-    raise RuntimeError("private words")
-
-
-class Broken:
-    """A registry that fails to list its tools."""
-
-    def get_tools_schema(self) -> str:
-        return unreadable()
+BROKEN = MagicMock(get_tools_schema=MagicMock(side_effect=RuntimeError("private words")))
 
 
 def outputs(client: ScriptedClient, *, fail_closed: bool = True) -> Awaitable[RelevanceSelection]:
@@ -55,11 +48,11 @@ def tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
 
 
 def broken_registry(client: ScriptedClient) -> Awaitable[ToolSelection]:
-    return ToolSelector(client, CONFIG).select_detailed(task=TASK, tool_registry=Broken())
+    return ToolSelector(client, CONFIG).select_detailed(task=TASK, tool_registry=BROKEN)
 
 
 def lexical_tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
-    return LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=Broken())
+    return LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=BROKEN)
 
 
 @pytest.mark.parametrize(

@@ -90,33 +90,6 @@ async def test_an_unreachable_endpoint_selects_nothing(
     assert len(outcome.attempts) == 2
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[f"F-115-{kind}" for kind in KINDS])
-async def test_permanent_server_errors_take_two_requests_per_model(
-    kind: str, no_waits: None
-) -> None:
-    async with (
-        loopback(answer(503, b"{}")) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        outcome = await CHOOSERS[kind](client, fallback_model="second")
-        assert [request.body["model"] for request in server.requests] == ["test-model"] * 2 + [
-            "second"
-        ] * 2
-    assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["status"] * 2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("status", [401, 403], ids=["F-116-401", "F-116-403"])
-async def test_after_a_refused_key_no_second_model_is_asked(status: int, kind: str) -> None:
-    async with (
-        loopback(answer(status, b"{}")) as server,
-        OpenAICompatibleClient(server.config()) as client,
-    ):
-        outcome = await CHOOSERS[kind](client, fallback_model="second")
-        assert len(server.requests) == 1
-    assert (outcome.chosen, [attempt.error for attempt in outcome.attempts]) == ([], ["auth"])
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=[f"S0-31-{kind}" for kind in KINDS])
 async def test_a_json_object_is_requested_unless_a_schema_is_preferred(kind: str) -> None:
     async with loopback(answer(200, ok(SOUND))) as server:

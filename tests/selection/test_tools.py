@@ -551,14 +551,12 @@ async def test_one_selector_serves_many_selections_at_once() -> None:
 
 
 async def test_mock_clients_and_registries_of_callers_work() -> None:
-    answer = MagicMock()
-    answer.content = (
+    content = (
         "\n "
         '{"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}, "reasoning": "Need price"}]}'
     )
-    client, registry = MagicMock(), MagicMock()
-    client.chat_completion = AsyncMock(return_value=answer)
-    registry.get_tools_schema.return_value = "Tools..."
+    client = MagicMock(chat_completion=AsyncMock(return_value=MagicMock(content=content)))
+    registry = MagicMock(get_tools_schema=MagicMock(return_value="Tools..."))
     calls = await ToolSelector(client).select_tool_calls(task=TASK, tool_registry=registry)
     assert calls == [ToolCall(tool="get_price", args={"ticker": "AAPL"}, reasoning="Need price")]
     client.chat_completion.assert_called_once()

@@ -23,18 +23,16 @@ LAST_LINES = {
 TASK = PlannedTask(id=1, description="How is the air in London?")
 
 
+async def air_quality(location: str, date: str = "") -> str:
+    """Return the quality of the air."""
+    return f"{location} {date}"
+
+
 def registry() -> ToolRegistry:
-    tools = ToolRegistry()
-
-    @tools.tool
-    async def air_quality(location: str, date: str = "") -> str:
-        """Return the quality of the air."""
-        return f"{location} {date}"
-
-    for name in ("email.send_email", "email.search_emails", "calendar.create_event"):
+    tools = ToolRegistry([air_quality])
+    others = ["email.send_email", "email.search_emails", "calendar.create_event"]
+    for name in (*others, *(f"plot_{number}.draw" for number in range(10))):
         tools.register(air_quality, name=name)
-    for number in range(10):
-        tools.register(air_quality, name=f"plot_{number}.draw")
     return tools
 
 

@@ -1,5 +1,6 @@
 """Tool definitions in the usual spellings, their problems, and which tools only read."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -152,16 +153,12 @@ def test_errors_come_first_and_namesakes_count_once() -> None:
 
 
 def test_a_definition_of_just_the_most_tokens_is_not_long() -> None:
-    class Fixed:
-        def __init__(self, tokens: int) -> None:
-            self.tokens = tokens
-
-        def count(self, text: str) -> int:
-            return self.tokens
+    def counter(tokens: int) -> Any:
+        return SimpleNamespace(count=lambda _: tokens)
 
     tools = [ToolDefinition("get", "Gets.", {})]
-    assert check_definitions(tools, counter=Fixed(MAX_DEFINITION_TOKENS)) == []
-    [problem] = check_definitions(tools, counter=Fixed(MAX_DEFINITION_TOKENS + 1))
+    assert check_definitions(tools, counter=counter(MAX_DEFINITION_TOKENS)) == []
+    [problem] = check_definitions(tools, counter=counter(MAX_DEFINITION_TOKENS + 1))
     assert (problem.severity, problem.message) == (
         "warning",
         f"the definition takes {MAX_DEFINITION_TOKENS + 1:,} tokens in every call; shorten it",
@@ -180,6 +177,7 @@ def flags(**types: str) -> dict[str, Any]:
         ("git_log", {}, True),
         ("log_event", {}, False),
         ("weather", {}, False),
+        ("deletion", {}, False),
         ("send_report", {}, False),
         ("get_order", {}, True),
         ("order_list", {}, False),

@@ -64,18 +64,29 @@ def test_a_reason_is_one_line_of_400_characters_without_secrets() -> None:
     assert len(failure_reason("x" * 401, {}, REDACTOR)) == 400
 
 
-def test_the_name_of_a_tool_is_told_once() -> None:
-    args: dict[str, object] = {}
-    own = ToolArgumentsError("city is missing", tool="get_weather")
-    assert describe_failure("get_weather", args, own, REDACTOR) == "get_weather: city is missing"
-    named = ToolArgumentsError("get_weather needs a city", tool="get_weather")
-    assert describe_failure("get_weather", args, named, REDACTOR) == "get_weather needs a city"
-    raised = ConnectionError("no line")
-    expected = "get_weather raised ConnectionError: no line"
-    assert describe_failure("get_weather", args, raised, REDACTOR) == expected
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
 
 
-def test_the_error_of_a_registry_shows_the_tools_own_text() -> None:
-    outer = ToolFailedError("get_weather failed", tool="get_weather")
-    outer.__cause__ = ToolArgumentsError("city is missing", tool="get_weather")
-    assert describe_failure("get_weather", {}, outer, REDACTOR) == "get_weather: city is missing"
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ToolArgumentsError("city is missing", tool="get_weather"), "get_weather: city is missing"),
+        (
+            ToolArgumentsError("get_weather needs a city", tool="get_weather"),
+            "get_weather needs a city",
+        ),
+        (ConnectionError("no line"), "get_weather raised ConnectionError: no line"),
+        (
+            caused(
+                ToolFailedError("get_weather failed", tool="get_weather"),
+                ToolArgumentsError("city is missing", tool="get_weather"),
+            ),
+            "get_weather: city is missing",
+        ),
+    ],
+    ids=["without its name", "with its name", "of another", "of the registry"],
+)
+def test_a_failure_names_the_tool_once_with_its_own_text(error: Exception, text: str) -> None:
+    assert describe_failure("get_weather", {}, error, REDACTOR) == text

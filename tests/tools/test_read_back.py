@@ -482,13 +482,10 @@ async def test_the_line_about_an_old_form_is_within_the_limit(max_tokens: int) -
 
 
 def test_a_registry_with_a_reader_is_a_copy_s4_08() -> None:
-    def load(_: str) -> Any:
-        pytest.fail("never")
-
     registry = ToolRegistry([])
-    reader = ReadBackTool(load)
+    reader = ReadBackTool(lambda _: pytest.fail("never"))
     assert with_read_back(registry, reader).names == ("read_context",)
-    assert with_read_back(registry, ReadBackTool(load, name="look")).names == ("look",)
+    assert with_read_back(registry, ReadBackTool(pytest.fail, name="look")).names == ("look",)
     assert registry.names == ()
     with pytest.raises(ConfigError, match="ToolRegistry"):
         with_read_back(object(), reader)

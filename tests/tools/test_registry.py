@@ -5,6 +5,7 @@ from enum import Enum
 from functools import partial
 from itertools import permutations
 from threading import Thread
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 from unittest.mock import patch
 
@@ -61,19 +62,27 @@ def c() -> None:
 
 def test_a_function_describes_itself() -> None:
     tool = Tool(forecast)
-    properties = tool.parameters["properties"]
     assert tool.name == "forecast"
     assert tool.description == "Forecasts the weather of one day."
-    assert properties["day"] == {
-        "description": "The day: in local time.",
-        "format": "date",
-        "type": "string",
+    assert {name: tool.parameters[name] for name in tool.parameters if name != "$defs"} == {
+        "type": "object",
+        "properties": {
+            "place": {"$ref": "#/$defs/Place", "description": "Where to look, as a town."},
+            "day": {
+                "type": "string",
+                "format": "date",
+                "description": "The day: in local time.",
+            },
+            "unit": {"$ref": "#/$defs/Unit", "default": "metric"},
+            "hours": {
+                "anyOf": [{"type": "integer"}, {"type": "null"}],
+                "default": None,
+                "description": "Only so many hours.",
+            },
+        },
+        "required": ["place", "day"],
+        "additionalProperties": False,
     }
-    assert properties["hours"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
-    assert properties["place"]["description"] == "Where to look, as a town."
-    assert properties["unit"]["default"] == "metric"
-    assert tool.parameters["required"] == ["place", "day"]
-    assert tool.parameters["additionalProperties"] is False
 
 
 def test_a_field_description_beats_the_docstring() -> None:
@@ -201,20 +210,12 @@ async def test_an_explicit_schema_goes_with_a_handler() -> None:
 
 
 async def test_tool_objects_with_metadata_are_taken() -> None:
-    class Metadata:
-        name = "old"
-        description = "An old tool"
+    async def execute(x: int) -> int:
+        return x + 1
 
-        def to_schema(self) -> dict[str, Any]:
-            return {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-
-    class OldTool:
-        metadata = Metadata()
-
-        async def execute(self, **kwargs: Any) -> Any:
-            return kwargs["x"] + 1
-
-    registry = ToolRegistry([OldTool()])
+    parameters = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    metadata = SimpleNamespace(name="old", description="An old tool", to_schema=lambda: parameters)
+    registry = ToolRegistry([SimpleNamespace(metadata=metadata, execute=execute)])
     assert await registry.execute("old", x=1) == 2
     assert json.loads(registry.get_tools_schema())[0]["description"] == "An old tool"
 

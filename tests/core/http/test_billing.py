@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,39 +21,21 @@ from tests.selection.odd_replies import SOUND
 MICRO = 1_000_000
 
 
-@dataclass
-class Books:
-    """The endpoint's charges in whole tokens and millionths of a dollar."""
-
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-    micro_usd: int = 0
-    replies: int = 0
-
-    def charge(self, rng: random.Random) -> dict[str, Any]:
-        """Record the usage of one reply, and return it."""
-        prompt, completion, micro_usd = (
-            rng.randint(1, 9_999),
-            rng.randint(0, 999),
-            rng.randint(1, 99_999),
-        )
-        cached = rng.randint(0, prompt)
-        self.prompt += prompt
-        self.completion += completion
-        self.cached += cached
-        self.micro_usd += micro_usd
-        self.replies += 1
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": cached},
-            "cost": micro_usd / MICRO,
-        }
+def charge(charges: list[dict[str, Any]], rng: random.Random) -> dict[str, Any]:
+    """Record the usage of one reply, whose cost is in whole millionths of a dollar."""
+    prompt, completion = rng.randint(1, 9_999), rng.randint(0, 999)
+    usage = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": rng.randint(0, prompt)},
+        "cost": rng.randint(1, 99_999) / MICRO,
+    }
+    charges.append(usage)
+    return usage
 
 
-def charging(books: Books, rng: random.Random) -> Script:
+def charging(charges: list[dict[str, Any]], rng: random.Random) -> Script:
     """Send good answers and failures of every kind, with and without a charge."""
 
     async def script(wire: Wire) -> None:
@@ -63,15 +44,15 @@ def charging(books: Books, rng: random.Random) -> Script:
                 ["good", "good", "stated", "refused", "empty", "words", "denied", "free"]
             ):
                 case "good":
-                    reply = response(200, ok(SOUND, usage=books.charge(rng)))
+                    reply = response(200, ok(SOUND, usage=charge(charges, rng)))
                 case "stated":
-                    reply = response(200, ok(error={"code": 429}, usage=books.charge(rng)))
+                    reply = response(200, ok(error={"code": 429}, usage=charge(charges, rng)))
                 case "refused":
-                    reply = response(503, ok(error="down", usage=books.charge(rng)))
+                    reply = response(503, ok(error="down", usage=charge(charges, rng)))
                 case "empty":
-                    reply = response(200, ok(choices=[], usage=books.charge(rng)))
+                    reply = response(200, ok(choices=[], usage=charge(charges, rng)))
                 case "words":
-                    reply = response(200, ok("I would rather not", usage=books.charge(rng)))
+                    reply = response(200, ok("I would rather not", usage=charge(charges, rng)))
                 case "denied":
                     reply = response(200, b'{"error": {"code": 429}}')
                 case _:
@@ -97,21 +78,27 @@ def reported_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
 async def test_fifty_selections_report_exactly_what_the_endpoint_charged(
     kind: str, seed: int, no_waits: None
 ) -> None:
-    books, attempts = Books(), list[Attempt]()
+    charges, attempts = list[dict[str, Any]](), list[Attempt]()
     async with (
-        loopback(charging(books, random.Random(seed))) as server,
+        loopback(charging(charges, random.Random(seed))) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
         for _ in range(50):
             attempts += (await CHOOSERS[kind](client, fallback_model="second")).attempts
     spent = client.usage
-    expected = (books.prompt, books.completion, books.cached, books.micro_usd)
-    assert (spent.prompt_tokens, spent.completion_tokens, spent.cached_tokens) == expected[:3]
-    assert (round(spent.cost_usd * MICRO), spent.calls, spent.unpriced_calls) == (
-        books.micro_usd,
-        books.replies,
-        0,
+    expected = (
+        sum(usage["prompt_tokens"] for usage in charges),
+        sum(usage["completion_tokens"] for usage in charges),
+        sum(usage["prompt_tokens_details"]["cached_tokens"] for usage in charges),
+        round(sum(usage["cost"] for usage in charges) * MICRO),
     )
+    assert (
+        spent.prompt_tokens,
+        spent.completion_tokens,
+        spent.cached_tokens,
+        round(spent.cost_usd * MICRO),
+    ) == expected
+    assert (spent.calls, spent.unpriced_calls) == (len(charges), 0)
     assert reported_by(attempts) == expected
     assert {attempt.error for attempt in attempts} >= {None, "malformed"}
 

@@ -6,7 +6,6 @@ beside those that the tests need.
 
 import asyncio
 import gc
-import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
@@ -22,6 +21,7 @@ from llm_common.core.http.endpoint import has_stray_bytes
 from llm_common.errors import LLMConnectionError
 from tests.core.calling import MESSAGES
 from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, response, self_signed
+from tests.forking import run_in_child
 
 Ask = Callable[[OpenAICompatibleClient, str], Coroutine[None, None, str]]
 
@@ -45,14 +45,10 @@ def echo_of(body: dict[str, object]) -> bytes:
     return STREAM + chunk(event) + chunk(b"data: [DONE]\n\n") + END
 
 
-def echo(*, then: bytes = b"") -> Script:
-    """Repeat the last message of each request, followed by stray bytes."""
-
-    async def script(wire: Wire) -> None:
-        while (request := await wire.request()) is not None:
-            await wire.send(echo_of(request.body) + then)
-
-    return script
+async def echo(wire: Wire) -> None:
+    """Repeat the last message of each request."""
+    while (request := await wire.request()) is not None:
+        await wire.send(echo_of(request.body))
 
 
 async def ask(client: OpenAICompatibleClient, text: str) -> str:
@@ -75,7 +71,7 @@ both_ways = pytest.mark.parametrize("send", [ask, ask_streamed], ids=["whole", "
 @both_ways
 @pytest.mark.parametrize("parallel", [1, 8])
 async def test_a_hundred_calls_share_their_connections_f_128(send: Ask, parallel: int) -> None:
-    async with loopback(echo()) as server, OpenAICompatibleClient(server.config()) as client:
+    async with loopback(echo) as server, OpenAICompatibleClient(server.config()) as client:
         slots = asyncio.Semaphore(parallel)
 
         async def call(number: int) -> None:
@@ -99,9 +95,16 @@ STRAY = {
 }
 
 
+# Makes an answer that fills a read of 65,536 bytes, so that stray bytes wait in another buffer.
+FULL_READ = 65_536 - len(response(200, ok("0")))
+
+
 @both_ways
 @pytest.mark.parametrize("stray", STRAY)
-async def test_stray_bytes_are_never_the_next_answer_f_171(send: Ask, stray: str) -> None:
+@pytest.mark.parametrize("padding", [0, FULL_READ], ids=["small", "a full read"])
+async def test_stray_bytes_are_never_the_next_answer_f_171(
+    send: Ask, stray: str, padding: int
+) -> None:
     first, *later = STRAY[stray]
     sent = asyncio.Event()
 
@@ -118,23 +121,11 @@ async def test_stray_bytes_are_never_the_next_answer_f_171(send: Ask, stray: str
         OpenAICompatibleClient(server.config(max_attempts=1)) as client,
     ):
         for number in range(3):
-            assert await send(client, str(number)) == str(number)
+            text = str(number) + "x" * padding
+            assert await send(client, text) == text
             # What arrives behind the next request cannot be told from its answer.
             await sent.wait()
             sent.clear()
-        assert server.connections == 3
-
-
-async def test_stray_bytes_behind_one_read_close_the_connection() -> None:
-    """Fill a read of 65,536 bytes exactly, so that the stray bytes wait in another buffer."""
-    text = "x" * 65_000
-    text += "x" * (65_536 - len(response(200, ok(text))))
-    async with (
-        loopback(echo(then=STOLEN)) as server,
-        OpenAICompatibleClient(server.config(max_attempts=1)) as client,
-    ):
-        for _ in range(3):
-            assert await ask(client, text) == text
         assert server.connections == 3
 
 
@@ -268,7 +259,7 @@ def server_of_other_loop(*scripts: Script) -> Iterator[Loopback]:
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a loop that ended closes nothing
 def test_a_client_outlives_an_event_loop() -> None:
-    with server_of_other_loop(echo()) as server:
+    with server_of_other_loop(echo) as server:
         client = OpenAICompatibleClient(server.config(max_attempts=1))
 
         loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
@@ -288,7 +279,7 @@ def test_a_client_outlives_an_event_loop() -> None:
 
 
 def test_two_event_loops_keep_their_own_connections() -> None:
-    with server_of_other_loop(echo()) as server:
+    with server_of_other_loop(echo) as server:
         client = OpenAICompatibleClient(server.config(max_attempts=1))
         loops = [asyncio.new_event_loop() for _ in range(2)]
         for number in range(6):
@@ -301,18 +292,15 @@ def test_two_event_loops_keep_their_own_connections() -> None:
 
 
 def test_a_forked_child_leaves_the_connections_of_its_parent() -> None:
-    with server_of_other_loop(echo()) as server:
+    with server_of_other_loop(echo) as server:
         client = OpenAICompatibleClient(server.config(max_attempts=1))
         loop = asyncio.new_event_loop()
+
+        def ask_in_a_loop() -> None:
+            assert asyncio.run(ask(client, "child")) == "child"
+
         assert loop.run_until_complete(ask(client, "before")) == "before"
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                status = int(asyncio.run(ask(client, "child")) != "child")
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+        assert run_in_child(ask_in_a_loop) == 0
         assert loop.run_until_complete(ask(client, "after")) == "after"
         assert server.connections == 2
         loop.run_until_complete(client.aclose())

@@ -1,5 +1,7 @@
 """The cost limit of a client stops calls before they could exceed it."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 
 from llm_common.core import LLMUsage, TokenPrices
@@ -33,16 +35,15 @@ def test_a_reservation_ends_with_a_failure() -> None:
         pass
 
 
-@pytest.mark.parametrize(("limit_usd", "refused"), [(None, False), (0.0, True), (1e-9, False)])
+@pytest.mark.parametrize(
+    ("limit_usd", "outcome"),
+    [(None, nullcontext()), (0.0, pytest.raises(CostLimitError)), (1e-9, nullcontext())],
+)
 def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(
-    limit_usd: float | None, refused: bool
+    limit_usd: float | None, outcome: AbstractContextManager[object]
 ) -> None:
-    ledger = CostLedger(limit_usd)
-    if refused:
-        with pytest.raises(CostLimitError):
-            spend(ledger, expected_usd=0.0, cost_usd=0.0)
-    else:
-        spend(ledger, expected_usd=0.0, cost_usd=0.0)
+    with outcome:
+        spend(CostLedger(limit_usd), expected_usd=0.0, cost_usd=0.0)
 
 
 def test_a_limit_can_be_used_up_exactly() -> None:
