@@ -136,11 +136,10 @@ async def test_a_pattern_returns_its_matches_with_their_positions_s4_08() -> Non
     assert again.text == "error 17"
 
 
-async def test_places_of_matches_count_from_the_whole_text_s4_08() -> None:
-    within_lines = await read(TEXT, pattern="error", lines=[5, 5])
-    within_chars = await read(TEXT, pattern="error", chars=[40, 10_000])
-    assert within_lines.text.split("\n")[1].startswith("chars 5051-5056 line 5: ")
-    assert within_chars.text.split("\n")[1].startswith("chars 5051-5056 line 5: ")
+@pytest.mark.parametrize("part", [{"lines": [5, 5]}, {"chars": [40, 10_000]}])
+async def test_places_of_matches_count_from_the_whole_text_s4_08(part: dict[str, Any]) -> None:
+    reading = await read(TEXT, pattern="error", **part)
+    assert reading.text.split("\n")[1].startswith("chars 5051-5056 line 5: ")
 
 
 async def test_many_matches_are_counted_and_bounded_s4_08() -> None:
@@ -216,15 +215,20 @@ async def test_walking_rebuilds_a_large_text_and_its_parts_s4_08() -> None:
     assert "".join(piece.text for piece in part) == "\n".join(text.split("\n")[9:300]) + "\n"
 
 
-async def test_a_large_result_is_read_by_path_and_window_s4_08() -> None:
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ({"path": "/tail/0"}, '"\\ud800"'),
+        ({"path": "/tail/1"}, "last"),
+        ({"path": "/tail/2"}, str(2**70)),
+        ({"chars": [1_199_999, 1_200_012]}, 'zzzzzzzzzz","'),
+    ],
+)
+async def test_a_large_result_is_read_by_path_and_window_s4_08(
+    part: dict[str, Any], text: str
+) -> None:
     result = {"blob": "z" * 1_200_000, "tail": ["\ud800", "last", 2**70]}
-    assert (await read(result, path="/tail/1")).text == "last"
-    assert (await read(result, path="/tail/0")).text == '"\\ud800"'
-    assert (await read(result, path="/tail/2")).text == str(2**70)
-    reading = await read(result, chars=[1_199_999, 1_200_012])
-    assert reading.text == "zzzzzzzzzz" + '","'
-    with pytest.raises(ToolArgumentsError, match="leads nowhere"):
-        await read(result, path="/nothing")
+    assert (await read(result, **part)).text == text
 
 
 @pytest.mark.parametrize(
