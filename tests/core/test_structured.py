@@ -404,6 +404,17 @@ async def test_a_client_without_an_async_method_is_an_error(method: object, text
 # --- time and cancellation
 
 
+async def test_a_call_that_is_too_late_is_cancelled_f_133() -> None:
+    async def never(_: list[LLMMessage]) -> str:
+        await asyncio.Event().wait()
+        return WHOLE
+
+    _, recorded = await failed(ScriptedClient([never]), timeout_s=0.05)
+    assert recorded == [("timeout", None)]
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 @pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
 async def test_an_answer_after_the_timeout_is_discarded(late: str | Exception) -> None:
     complaints: list[dict[str, Any]] = []

@@ -96,7 +96,7 @@ STRAY = {
 
 
 # Makes an answer that fills a read of 65,536 bytes, so that stray bytes wait in another buffer.
-FULL_READ = 65_536 - len(response(200, ok("0")))
+FULL_READ = 65_536 + 64_999 - len(response(200, ok("x" * 65_000)))
 
 
 @both_ways
