@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import random
 import shutil
 import socket
 import stat
@@ -16,7 +15,6 @@ import pytest
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.storage.blob import query_id_of
 
 SECRET = "outside-9f3a7c51"
 POINTER_ID = "0123456789ab"
@@ -495,107 +493,6 @@ def test_the_harness_fails_a_store_that_follows_links(tmp_path: Path) -> None:
     assert failed > 8
 
 
-PIECES = (
-    *("../outside", "../outside/", "./", "q/../../outside"),
-    *(
-        "..",
-        ".",
-        "/",
-        "\\",
-        "//",
-        "../",
-        "..\\",
-        "outside",
-        "base",
-        "q",
-        "etc/passwd",
-        "\0",
-        "\n",
-        "%2e",
-        "%2f",
-        "~",
-        "$HOME",
-    ),
-    *(
-        "C:",
-        ":",
-        "*",
-        "?",
-        "|",
-        "con",
-        "nul",
-        "．",
-        "／",
-        "\u202e",
-        "\ud800",
-        "é",
-        "a",
-        "Z",
-        "9",
-        "_",
-        "-",
-        " ",
-        "a" * 60,
-    ),
-)
-
-
-def generated_ids(count: int) -> list[str]:
-    """Return ids made of pieces of paths, always the same ones."""
-    rnd = random.Random(17)
-    return ["".join(rnd.choices(PIECES, k=rnd.randint(1, 6))) for _ in range(count)]
-
-
-async def use_generated(store: Any, query_ids: list[str]) -> tuple[int, list[Any]]:
-    """Return the number of accepted ids, and the results of all calls."""
-    taken, told = 0, []
-    for number, query_id in enumerate(query_ids):
-        uses = entries(store, query_id, POINTER_ID)
-        listed = await outcome(uses["list"])
-        taken += not isinstance(listed, InvalidIdError)
-        told += [listed, await outcome(uses["load"])]
-        told += [await outcome(uses["save"])] if number % 10 == 0 else []
-        told = [one for one in told if not isinstance(one, InvalidIdError | PointerNotFoundError)][
-            -100:
-        ]
-        assert SECRET not in str(told)
-    return taken, told
-
-
-def check_generated_ids(root: Path, count: int) -> int:
-    store, _ = make_world(root)
-    outside = snapshot(root / "outside")
-    query_ids = generated_ids(count)
-    taken, _ = asyncio.run(use_generated(store, query_ids))
-    assert 0 < taken < count / 2
-    assert snapshot(root / "outside") == outside
-    assert {path.name for path in root.iterdir()} == {"base", "outside"}
-    for path in (root / "base").iterdir():
-        assert path.name.startswith(".") or query_id_of(path.name) in {"q", *query_ids}
-    return taken
-
-
-def test_generated_ids_stay_inside_l17(tmp_path: Path) -> None:
-    assert check_generated_ids(tmp_path, 1_000) > 0
-
-
-@pytest.mark.torture
-def test_a_hundred_thousand_generated_ids_stay_inside_l17(tmp_path: Path) -> None:
-    assert check_generated_ids(tmp_path, 100_000) > 0
-
-
-def test_the_harness_fails_a_store_that_accepts_generated_ids(tmp_path: Path) -> None:
-    root = tmp_path / "a" / "b"
-    root.mkdir(parents=True)
-    store, _ = make_world(root)
-    before = snapshot(root / "outside")
-    try:
-        asyncio.run(use_generated(NaiveStore(store.base_dir, tmp_path), generated_ids(2_000)))
-    except AssertionError:
-        return  # it was caught reading
-    assert snapshot(root / "outside") != before
-
-
 MIN_CALLS = 20
 
 
@@ -644,15 +541,14 @@ def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bo
     return is_harmless(before, snapshot(root / "outside"), told)
 
 
+@pytest.mark.parametrize(
+    "flips", [pytest.param(500, id="short"), pytest.param(10_000, marks=pytest.mark.torture)]
+)
 @pytest.mark.parametrize("what", ["folder", "result.json", "meta.json"])
-def test_links_swapped_in_while_reading_lead_nowhere_f_018(tmp_path: Path, what: str) -> None:
-    assert check_flips(tmp_path, 500, what=what)
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("what", ["folder", "result.json", "meta.json"])
-def test_links_swapped_in_ten_thousand_times_lead_nowhere_f_018(tmp_path: Path, what: str) -> None:
-    assert check_flips(tmp_path, 10_000, what=what)
+def test_links_swapped_in_while_reading_lead_nowhere_f_018(
+    tmp_path: Path, what: str, flips: int
+) -> None:
+    assert check_flips(tmp_path, flips, what=what)
 
 
 def test_the_harness_fails_a_store_that_a_swap_deceives(tmp_path: Path) -> None:
@@ -661,8 +557,3 @@ def test_the_harness_fails_a_store_that_a_swap_deceives(tmp_path: Path) -> None:
     for root in roots:
         root.mkdir()
     assert not all(check_flips(root, 500, what="folder", naive=True) for root in roots)
-
-
-def test_there_are_enough_cases() -> None:
-    assert len(QUERY_IDS) + len(POINTER_IDS) >= 60
-    assert len(PLANTED) >= 30

@@ -1,10 +1,7 @@
 """Selected results as blocks of a prompt."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -263,23 +260,6 @@ def test_a_query_finds_passages_of_a_text_s0_54() -> None:
     assert "names the zebra" not in render(text, max_chars=1_500)
 
 
-def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
-    program = (
-        "from tests.pointers.test_format import render\n"
-        "print(ascii(render({'b': 1, 'a': ['x' * 900]}, 'y' * 3000, max_chars=1200)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    here = render({"b": 1, "a": ["x" * 900]}, "y" * 3000, max_chars=1200)
-    assert done.stdout == f"{here!a}\n"
-    assert "### web_search" in here
-
-
 @pytest.mark.parametrize(
     ("error", "says"),
     [
@@ -295,15 +275,6 @@ def test_a_result_that_cannot_be_loaded_is_one_line_s0_52(error: StoreError, say
     lines = [line for line in rendered.splitlines() if f"{2:012x}" in line]
     assert lines == [f"### web_search ({2:012x}): {says}"]
     assert [line for line in rendered.splitlines() if "fine" in line] == ["fine", "fine too"]
-
-
-async def test_a_result_that_vanished_from_the_store_is_one_line_f_050(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
-    saved = await store.save(query_id="q", task_id=None, tool_name="t", args={}, result={"a": 1})
-    (tmp_path / "q" / f"{saved.pointer_id}.result.json").unlink()
-    text = format_selected_contexts(pointers=[saved], store=store)
-    assert text.startswith(f"### t ({saved.pointer_id}): result unavailable")
-    assert len(text.splitlines()) == 1
 
 
 def test_results_that_do_not_fit_are_named_then_counted() -> None:

@@ -68,16 +68,6 @@ def many(folder: Path, pointer: ContextPointer, count: int) -> None:
         (folder / f"{pointer_id}.result.json").write_bytes(result)
 
 
-async def test_a_save_shows_in_the_next_list_s0_19(
-    store: FileContextPointerStore,
-) -> None:
-    for number in range(50):
-        pointer = await save(store, number % 3, result=number)
-        listed = store.list(query_id="q")
-        assert pointer in listed
-        assert len(listed) == min(number, 2) + 1
-
-
 async def test_a_save_by_another_process_shows_in_a_warm_listing_s0_19(
     store: FileContextPointerStore, tmp_path: Path
 ) -> None:
@@ -116,26 +106,6 @@ async def test_an_edit_by_another_program_shows_within_a_second_f_055(
     await asyncio.sleep(SEEN_WITHIN_S)
     listing = store.list_detailed(query_id="q")
     assert ([listed.tool_name for listed in listing.pointers], listing.skipped) == (["fool"], 2)
-
-
-@pytest.mark.parametrize("plant", ["link", "hard link", "directory"])
-async def test_only_regular_files_are_listed_f_017_f_019_f_021(
-    store: FileContextPointerStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, plant: str
-) -> None:
-    pointer = await save(store)
-    folder, odd = tmp_path / "q", tmp_path / "q" / f"{'a' * 12}.meta.json"
-    if plant == "link":
-        odd.symlink_to(folder / f"{pointer.pointer_id}.meta.json")
-    elif plant == "hard link":
-        (tmp_path / "outside").write_text("{}")
-        odd.hardlink_to(tmp_path / "outside")
-    else:
-        odd.mkdir()
-    for _ in range(2):
-        caplog.clear()
-        listing = store.list_detailed(query_id="q")
-        assert (listing.pointers, listing.skipped) == ((pointer,), 1)
-        assert "skipped 1 unrecognized or damaged files" in caplog.text
 
 
 FIELDS: dict[str, Any] = {

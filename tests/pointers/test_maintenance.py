@@ -1,7 +1,6 @@
 """The findings of `verify` in damaged stores, and what it repairs."""
 
 import asyncio
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -247,38 +246,3 @@ def fill(store: ContextPointerStore, saved: list[ContextPointer], *, size: int) 
         except StoreFullError as exc:
             return exc
     pytest.fail("never full")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Path:
-    """Mount a file system of 2 MB, where this process may."""
-    base = tmp_path / "disk"
-    base.mkdir()
-    if os.system(f"mount -t tmpfs -o size=2m tmpfs {base} 2>/dev/null"):
-        pytest.skip("mounting is not allowed here")
-    return base
-
-
-def test_a_full_disk_tears_nothing_and_deletion_frees_it_f_058_f_065_s0_21(
-    small_disk: Path, request: pytest.FixtureRequest
-) -> None:
-    request.addfinalizer(lambda: os.system(f"umount {small_disk}"))
-    store = FileContextPointerStore(small_disk / "base", durability="rename")
-    saved: list[ContextPointer] = []
-    for pinned in (False, True, False):
-        cause = fill(store, saved, size=12_000).__cause__
-        assert isinstance(cause, OSError)
-        assert cause.errno == errno.ENOSPC
-        assert verified(store) == set()
-        assert len(store.list(query_id="q")) == len(saved)
-        if pinned:
-            # a pin takes room, for a moment
-            store.delete(query_id="q", pointer_ids=[saved.pop().pointer_id])
-            store.pin(saved[0])
-        assert store.delete(query_id="q", pointer_ids=[one.pointer_id for one in saved]) == len(
-            saved
-        )
-        with pytest.raises(PointerNotFoundError) as missing:
-            store.load_result(pointer=saved[-1])
-        assert missing.value.reason == "erased"
-        saved.clear()

@@ -101,18 +101,6 @@ async def test_reports_name_the_users_id_s0_11(tmp_path: Path) -> None:
     assert brief.pointer_id in str(caught.value)
 
 
-async def test_similar_ids_share_nothing_s0_11(store: ContextPointerStore) -> None:
-    like = ("a/b", "a:b", "a b", "a_b", "a-b", "a.b", "ab", "a=b", "a/b/c", "a@b")
-    for query_id in like:
-        await save(store, query_id, query_id)
-    assert {
-        query_id: store.load_result(pointer=store.list(query_id=query_id)[0]) for query_id in like
-    } == {query_id: query_id for query_id in like}
-    for gone in like[:3]:
-        store.delete(query_id=gone)
-    assert [bool(store.list(query_id=query_id)) for query_id in like] == [False] * 3 + [True] * 7
-
-
 async def test_folders_of_other_names_are_no_queries_s0_11(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     await save(store, "q")

@@ -83,14 +83,17 @@ def test_a_damaged_record_is_skipped_and_counted(
     assert len(store.list(query_id="q")) == 2
 
 
-def test_unrecognized_files_are_skipped_f_021_f_024_s0_19(store: FileContextPointerStore) -> None:
+def test_unrecognized_files_are_skipped_f_017_f_021_f_024_s0_19(
+    store: FileContextPointerStore,
+) -> None:
     pointer = save(store, "x")
     folder = store.base_dir / "q"
     (folder / "notes.txt").write_text("mine")
     (folder / "deadbeefcafe.meta.json").mkdir()
+    (folder / f"{'b' * 12}.meta.json").symlink_to(file_of(store, meta_key, pointer))
     (folder / f"{'a' * 12}.meta.json").write_bytes(file_of(store, meta_key, pointer).read_bytes())
     listing = store.list_detailed(query_id="q")
-    assert (listing.pointers, listing.skipped) == ((pointer,), 3)
+    assert (listing.pointers, listing.skipped) == ((pointer,), 4)
 
 
 def test_a_missing_result_is_not_listed_f_050_s0_18(store: FileContextPointerStore) -> None:
