@@ -17,14 +17,6 @@ class TestMemoryBlobStore(LockingBlobStoreContract):
         assert MemoryBlobStore().location("q/a") == "memory:q/a"
 
 
-def test_a_blob_over_the_limit_is_none_among_several() -> None:
-    blobs = MemoryBlobStore()
-    blobs.put("q/a", b"123")
-    assert list(blobs.get_many("q", ["a", "b"], max_bytes=3)) == [b"123", None]
-    assert list(blobs.get_many("q", ["a", "b"], max_bytes=2)) == [None, None]
-    assert list(blobs.get_many("q", ["a"])) == [b"123"]
-
-
 def test_only_folders_of_queries_with_blobs_are_listed() -> None:
     blobs = MemoryBlobStore()
     for key in ("q/a", "r/a", f"{OWN_FOLDER}/gone-00"):

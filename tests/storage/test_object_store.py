@@ -39,7 +39,6 @@ from llm_common.storage.object_store import (
     BlobVersion,
     ObjectBlobStore,
     _request,
-    _update,
     open_object_store,
 )
 from tests.contracts.blob_contract import BlobStoreContract
@@ -204,11 +203,6 @@ def test_an_error_of_the_change_leaves_the_object() -> None:
     with pytest.raises(ZeroDivisionError):
         blobs.update("q/a", lambda _: bytes(1 // 0))
     assert blobs.get("q/a") == b"1"
-
-
-def test_a_directory_refuses_conditional_puts_and_names_an_alternative(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="FileContextPointerStore"):
-        ObjectBlobStore(obstore.store.LocalStore(tmp_path)).put_if("q/a", b"1", replaces=None)
 
 
 @pytest.mark.torture
@@ -454,24 +448,3 @@ def test_conditions_are_probed_once() -> None:
     obstore.delete(store, ".conditions")
     assert blobs.put_if("q/b", b"1", replaces=None)
     assert [entry["path"] for entry in obstore.list(store).collect()] == ["q/a", "q/b"]
-
-
-@pytest.mark.parametrize(
-    ("version", "condition"),
-    [
-        (BlobVersion("e", None), {"e_tag": "e"}),
-        (BlobVersion(None, "v"), {"version": "v"}),
-        (BlobVersion("e", "v"), {"e_tag": "e", "version": "v"}),
-    ],
-)
-def test_a_condition_names_what_the_store_reported(
-    version: BlobVersion, condition: dict[str, str]
-) -> None:
-    assert _update(version) == condition
-
-
-def test_an_object_of_exactly_the_most_bytes_is_read_among_several() -> None:
-    blobs = ObjectBlobStore(obstore.store.MemoryStore())
-    blobs.put("q/a", b"123")
-    assert list(blobs.get_many("q", ["a", "b"], max_bytes=3)) == [b"123", None]
-    assert list(blobs.get_many("q", ["a"], max_bytes=2)) == [None]
