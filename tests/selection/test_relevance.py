@@ -352,6 +352,18 @@ async def test_a_fallback_model_is_asked_once_s0_38() -> None:
     ]
 
 
+async def test_ten_thousand_candidates_become_a_small_prompt_l13_s0_39() -> None:
+    many = [
+        pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
+        for number in range(10_000)
+    ]
+    client = ScriptedClient([chosen(many[77].pointer_id)])
+    selection = await detailed(client, query="what was topic77?", pointers=many)
+    assert selection.pointers == [many[77]]
+    assert prompt_of(client).count('{"id":') == 200
+    assert len(prompt_of(client).encode()) < 64 * 1024
+
+
 @pytest.mark.parametrize("variable", ["CONTEXT_SELECTION_MODEL", "TOOL_SELECTION_MODEL", ""])
 async def test_a_model_that_does_not_exist_is_named_with_its_setting(
     monkeypatch: pytest.MonkeyPatch, variable: str
