@@ -249,17 +249,6 @@ async def test_a_read_counts_after_an_hour_or_half_of_a_short_life_s0_21(
     assert round(left.total_seconds(), 3) == life_s
 
 
-async def test_reads_extend_no_other_life_s0_21(open_store: Open, clock: Clock) -> None:
-    store = open_store(ttl_s=DAY)
-    pointer = await save(store, "x")
-    before = [*store.records.blobs.scan("q").blobs]
-    clock.move(23 * HOUR)
-    assert store.load_result(pointer=pointer) == "x"
-    assert [*store.records.blobs.scan("q").blobs] == before
-    clock.move(HOUR)
-    assert reason(store, pointer) == "expired"
-
-
 async def test_a_renewable_save_shortens_no_life_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store()
     for ttl_s in (math.inf, 30 * DAY):

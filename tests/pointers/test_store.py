@@ -6,9 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -43,7 +42,7 @@ from llm_common.pointers.records import LockedRecords
 from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import Redactor
 from llm_common.storage import FileBlobStore, MemoryBlobStore
-from tests.forking import run_in_child
+from tests.forking import held_by_a_thread, run_in_child
 from tests.loop_cpu import longest_tick_s
 from tests.pointers.names import meta_key, result_key
 
@@ -829,13 +828,18 @@ async def test_large_arguments_are_redacted_in_the_thread_s0_20(
     assert pointer.args_sha256 == digest_of(args)
 
 
+def locked(store: FileContextPointerStore) -> AbstractContextManager[None]:
+    """Have another thread hold the lock of the query during the block."""
+    return held_by_a_thread(FileBlobStore(store.base_dir).lock("q"))
+
+
 async def test_arguments_changed_during_a_save_are_stored_unchanged(
     store: FileContextPointerStore,
 ) -> None:
     row = {"n": 1}
     args = {"rows": [row], "ratio": math.nan}
     original = digest_of(args)
-    with held(store):
+    with locked(store):
         # These wait in all threads of the store, so the save after them only starts later.
         others = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]
         await asyncio.sleep(0)
@@ -876,32 +880,10 @@ async def test_the_twins_never_block_the_event_loop(tmp_path: Path) -> None:
         assert await store.adelete(query_id="q") == 1
 
 
-@contextmanager
-def held(store: FileContextPointerStore) -> Iterator[None]:
-    """Lock the query's folder in another thread for the duration of the block."""
-    blobs = store.records.blobs
-    assert isinstance(blobs, FileBlobStore)
-    released, locked = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with blobs.lock("q"):
-            locked.set()
-            released.wait(5)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    locked.wait(5)
-    try:
-        yield
-    finally:
-        released.set()
-        holder.join()
-
-
 async def test_the_event_loop_runs_while_a_save_waits_s0_20(
     store: FileContextPointerStore,
 ) -> None:
-    with held(store):
+    with locked(store):
         saving = asyncio.create_task(save(store))
         for _ in range(20):
             await asyncio.sleep(0.002)
@@ -913,7 +895,7 @@ async def test_a_save_cancelled_while_waiting_stores_nothing_f_068_s0_20(
     store: FileContextPointerStore,
 ) -> None:
     for _ in range(3):
-        with held(store):
+        with locked(store):
             # all threads of the store
             saves = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]
             await asyncio.sleep(0.05)

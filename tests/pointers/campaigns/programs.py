@@ -1,6 +1,6 @@
 """Programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
 
-They import the public API only. Each prints one line of JSON with its saves, or with the exits of
+They import the public API of the library only. Each prints one line of JSON with its saves, or with the exits of
 its children.
 """
 
@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.forking import run_in_child
 
 CHILD_PATIENCE_S = 30
 MAX_HANGING_CHILDREN = 3
@@ -74,23 +76,6 @@ def end_after_saves(base: Path, seed: int) -> list[int]:
             if chance.random() < 0.3:
                 await asyncio.sleep(chance.uniform(0, 0.07))
         return saved
-
-    return asyncio.run(main())
-
-
-def end_after_rests(base: Path, seed: int) -> list[int]:
-    """Await six saves and rest for 30 to 70 ms, twelve times.
-
-    Then await 40 concurrent saves, and end.
-    """
-    chance, store = random.Random(seed), open_store(base)
-
-    async def main() -> list[int]:
-        saved: list[int] = []
-        for number in range(12):
-            saved += await save_some(store, seed, range(6 * number, 6 * number + 6))
-            await asyncio.sleep(chance.uniform(0.03, 0.07))
-        return saved + await save_some(store, seed, range(72, 112))
 
     return asyncio.run(main())
 
@@ -162,46 +147,25 @@ def stop_measuring() -> None:
         measuring.stop()
 
 
-def fork_by_os(work: Callable[[], None]) -> Callable[[], int | None]:
-    """Fork a child that does the work.
+def end_of_child(
+    work: Callable[[], object], *, how: str = "os", patience_s: int = CHILD_PATIENCE_S
+) -> str:
+    """Do some work in a forked child, and return how it ended: ended, failed, or never ended."""
 
-    Returns a function that returns its exit code, or None while it runs.
-    """
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
+    def work_and_report() -> None:
+        faulthandler.dump_traceback_later(0.8 * patience_s)
+        work()
 
-    def exit_code() -> int | None:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if found else None
-
-    def end() -> None:
-        os.kill(pid, signal.SIGABRT)  # prints the stack of each thread
-        os.waitpid(pid, 0)
-
-    exit_code.end = end  # type: ignore[attr-defined]
-    return exit_code
-
-
-def fork_by_multiprocessing(work: Callable[[], None]) -> Callable[[], int | None]:
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-
-    def exit_code() -> int | None:
-        return process.exitcode
-
-    def end() -> None:
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGABRT)
+    if how == "os":
+        code = run_in_child(work_and_report, patience_s=patience_s)
+    else:
+        process = multiprocessing.get_context("fork").Process(target=work_and_report)
+        process.start()
+        process.join(patience_s)
+        code = -1 if process.exitcode is None else process.exitcode
+        process.kill()
         process.join()
-
-    exit_code.end = end  # type: ignore[attr-defined]
-    return exit_code
+    return "never ended" if code < 0 else "failed" if code else "ended"
 
 
 def fork_while_saving(
@@ -211,23 +175,17 @@ def fork_while_saving(
     how: str,
     count: int,
     size: int,
-    patience_s: float = CHILD_PATIENCE_S,
+    patience_s: int = CHILD_PATIENCE_S,
 ) -> Counter[str]:
     """Fork children while a thread saves, and count those that ended, failed or hung."""
     stop_measuring()
     chance, store, ends = random.Random(size + count), make(base), Counter[str]()
-    fork = {"os": fork_by_os, "multiprocessing": fork_by_multiprocessing}[how]
     with saving_thread(store, size=size):
         for number in range(count):
             time.sleep(chance.uniform(0, 0.02))
             query_id = "q" if number % 4 == 0 else f"child-{number % 4}"
-            exit_code = fork(partial(save_and_load, store, query_id, 1_000 + number))
-            deadline = time.monotonic() + patience_s
-            while (code := exit_code()) is None and time.monotonic() < deadline:
-                time.sleep(0.002)
-            if code is None:
-                exit_code.end()  # type: ignore[attr-defined]
-            ends["never ended" if code is None else "failed" if code else "ended"] += 1
+            work = partial(save_and_load, store, query_id, 1_000 + number)
+            ends[end_of_child(work, how=how, patience_s=patience_s)] += 1
             if ends["never ended"] == MAX_HANGING_CHILDREN:
                 break
     return ends
@@ -331,7 +289,6 @@ def can_start_threads() -> bool:
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "saves": lambda base, seed: end_after_saves(base, int(seed)),
-    "rests": lambda base, seed: end_after_rests(base, int(seed)),
     "cancelled": lambda base, seed: end_during_saves(base, int(seed)),
     "stuck": lambda base, seed: never_end(base, int(seed)),
     "fork-children": fork_children,

@@ -1,17 +1,14 @@
 """Children that are forked while other threads save, list and choose."""
 
 import asyncio
-import faulthandler
 import os
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +26,7 @@ from llm_common.ranking.embeddings import StaticVectors
 from llm_common.tools import ToolDefinition, ToolIndex
 from tests.pointers.campaigns.children import answer
 from tests.pointers.campaigns.conftest import ShowFigures
-from tests.pointers.campaigns.programs import CHILD_PATIENCE_S, fork_by_os, stop_measuring
+from tests.pointers.campaigns.programs import end_of_child, stop_measuring
 
 THREADS = 4
 TOPICS = ("invoices", "weather", "flights", "recipes", "contracts", "planets")
@@ -108,27 +105,12 @@ def fork_children(base: Path, *, seconds: float, trace_dir: str) -> Counter[str]
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and ends["never ended"] < 3:
         time.sleep(chance.uniform(0, 0.02))
-        ends[outcome(partial(shared.use, 1_000_000 + next(numbers)))] += 1
+        ends[end_of_child(partial(shared.use, 1_000_000 + next(numbers)))] += 1
     ends["parent's threads"] = sum(thread.is_alive() for thread in threads)
     stopped.set()
     for thread in threads:
         thread.join()
     return ends
-
-
-def outcome(work: Callable[[], None]) -> str:
-    def report_hang() -> None:
-        faulthandler.dump_traceback_later(CHILD_PATIENCE_S - 5)
-        work()
-
-    exit_code: Any = fork_by_os(report_hang)
-    deadline = time.monotonic() + CHILD_PATIENCE_S
-    while (code := exit_code()) is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    if code is None:
-        exit_code.end()
-        return "never ended"
-    return "ended" if code == 0 else "failed"
 
 
 @pytest.mark.parametrize(

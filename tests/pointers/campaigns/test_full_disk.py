@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import os
-import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,38 +166,3 @@ def test_without_rights_nothing_is_changed_and_nothing_looks_empty(
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     assert answer(use_without_rights, shared_root, mode) == said
-
-
-def use_without_descriptors(base: Path) -> list[list[str]]:
-    """Use the store with one more free descriptor each time, finally with plenty."""
-    store = FileContextPointerStore(base, durability="rename")
-    said = []
-    with asyncio.Runner() as runner:
-        runner.run(save(store, "old", 1))
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        probe = os.open("/", os.O_RDONLY)
-        os.close(probe)
-        for spare in range(5):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (probe + spare, hard))
-            said.append(
-                [
-                    outcome(lambda: runner.run(save(store, "old", 1))),
-                    outcome(
-                        lambda: [store.load_result(pointer=one) for one in store.list(query_id="q")]
-                    ),
-                ]
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        said.append(use(store))
-    return said
-
-
-def test_without_descriptors_every_error_is_typed_and_nothing_looks_empty_f_063(
-    tmp_path: Path,
-) -> None:
-    *short_of, enough = answer(use_without_descriptors, tmp_path)
-    assert short_of[0] == ["StoreError", "StoreError"]
-    for saved, read in short_of:
-        assert saved == "StoreError" or saved.startswith("ContextPointer")
-        assert read in ("StoreError", "[1]")
-    assert enough[1:] == [enough[1], "2", "[]"]

@@ -1,7 +1,6 @@
 """Changes that a user, a signal or the caller ends at any point."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.errors import StoreError
 from tests.pointers.campaigns.changes import (
     CHANGES,
     OTHER,
@@ -21,25 +19,13 @@ from tests.pointers.campaigns.changes import (
 )
 from tests.pointers.campaigns.failpoints import (
     Failpoint,
-    check,
     check_while_running,
     each_time,
     open_descriptors,
 )
 from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
-from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.traffic import save
 
-SAVES = pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        pytest.param("re-save", 5, id="short-re-save"),
-        *(
-            pytest.param(name, 1, id=f"full-{name}", marks=pytest.mark.torture)
-            for name in ("first-save-ever", "first-save", "first-save-over-quota", "re-save")
-        ),
-    ],
-)
 STEPS = pytest.mark.parametrize(
     ("name", "step"),
     [
@@ -75,58 +61,6 @@ def test_control_c_at_any_operation_leaves_before_or_after_f_067(
             time.sleep(0.001)
         assert open_descriptors() == descriptors
         assert not list(copy.rglob(".tmp-*"))
-
-
-def test_the_harness_catches_a_store_that_writes_in_place_f_067(tmp_path: Path) -> None:
-    change, wrong = CHANGES["re-save"], 0
-    for number, copy in each_time(tmp_path, change):
-        failpoint = Failpoint(number, interrupt)
-        with intercepted_operations(copy, failpoint), suppress(KeyboardInterrupt):
-            change.run(NaiveStore(copy))
-        if not failpoint.reached:
-            break
-        try:
-            check(change, copy)
-        except (AssertionError, StoreError):
-            wrong += 1
-    assert wrong
-
-
-async def cancelled_at_operation(saving: Coroutine[Any, Any, Any], base: Path, number: int) -> bool:
-    """Cancel a save at an operation, and return whether it had that many operations."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(saving)
-
-    def cancel(_: Operation) -> None:
-        cancelled = threading.Event()
-
-        def cancel_task() -> None:
-            task.cancel()
-            loop.call_soon(loop.call_soon, cancelled.set)  # after the task has been cancelled
-
-        loop.call_soon_threadsafe(cancel_task)
-        assert cancelled.wait(5), "a file operation on the event loop"
-
-    failpoint = Failpoint(number, cancel)
-    with intercepted_operations(base, failpoint):
-        with suppress(asyncio.CancelledError):
-            await task
-        await save(open_store(base), "b", OTHER)  # the lock is free again when the thread has ended
-    return failpoint.reached
-
-
-@SAVES
-def test_a_save_cancelled_at_any_operation_leaves_before_or_after_f_068(
-    tmp_path: Path, name: str, step: int
-) -> None:
-    change = CHANGES[name]
-    for number, copy in each_time(tmp_path, change, step=step):
-        saving = change.make(open_flushing_store(copy))
-        if not asyncio.run(cancelled_at_operation(saving, copy, number)):
-            break
-        values = stored_values(open_store(copy))
-        assert change.allows({name: values[name] for name in values if name in change.after})
-        assert values["b"] == OTHER
 
 
 class CancelledAt:

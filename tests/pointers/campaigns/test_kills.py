@@ -15,7 +15,6 @@ from tests.pointers.campaigns.children import heard_until_the_end
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, writer
 
-SAME = pytest.mark.parametrize("same", [False, True], ids=["L1", "L2"])
 FULL = [
     pytest.param(
         1_000, same, at_once, id=f"full-{experiment}-{at_once}-at-once", marks=pytest.mark.torture
@@ -87,19 +86,9 @@ def test_interrupted_saves_leave_nothing_torn_s0_18(
     assert not kill_while_saving(OURS, tmp_path, kills=count, same=same, by=by)
 
 
-@SAME
+@pytest.mark.parametrize("same", [False, True], ids=["L1", "L2"])
 def test_the_harness_catches_a_store_that_writes_in_place(tmp_path: Path, same: bool) -> None:
     assert any(
         kill_while_saving(NAIVE, tmp_path / str(number), kills=1, same=same)
         for number in range(500)
     )
-
-
-@SAME
-@pytest.mark.torture
-def test_a_store_that_writes_in_place_is_torn_by_a_thousand_kills(
-    tmp_path: Path, same: bool, show_figures: ShowFigures
-) -> None:
-    wrong = kill_while_saving(NAIVE, tmp_path, kills=1_000, same=same)
-    show_figures(**wrong)
-    assert sum(wrong.values()) > 50

@@ -81,8 +81,11 @@ def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bo
 
 @pytest.mark.parametrize(
     "by",
-    [pytest.param(by, marks=pytest.mark.torture) for by in ("cancelled", "loop-ended")]
-    + ["loop-ended-and-another-store"],
+    [
+        "cancelled",
+        pytest.param("loop-ended", marks=pytest.mark.torture),
+        "loop-ended-and-another-store",
+    ],
 )
 @pytest.mark.parametrize(
     "step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)]

@@ -1,17 +1,13 @@
 """Processes that save at the same time, or were forked."""
 
-import asyncio
-import os
-import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.conftest import ShowFigures
-from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, save, writer
+from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, writer
 
 SIZES = pytest.mark.parametrize(
     ("processes", "saves"),
@@ -84,29 +80,3 @@ def test_the_harness_catches_a_store_without_lock_l5(
     figures = save_together(NAIVE, tmp_path, processes=processes, saves=saves, same=True)
     show_figures(**figures)
     assert figures.keys() - {"lists", "listed"}
-
-
-def test_a_forked_process_saves_with_the_store_of_its_parent_f_069(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="full")
-    asyncio.run(save(store, "parent", 1))
-    child = os.fork()
-    if child == 0:
-        try:
-            asyncio.run(save(store, "child", 2))
-        finally:
-            os._exit(0)
-    try:
-        deadline = time.monotonic() + 60
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            assert time.monotonic() < deadline, "the forked process hangs"
-            time.sleep(0.005)
-    except AssertionError:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        raise
-    asyncio.run(save(store, "parent again", 3))
-    assert sorted(store.load_result(pointer=pointer) for pointer in store.list(query_id="q")) == [
-        1,
-        2,
-        3,
-    ]

@@ -103,14 +103,6 @@ async def test_one_invalid_save_of_twelve_fails_alone_f_159_s0_20(
     assert not await wrong_with_batch(open_store(tmp_path), {5: INVALID[kind]})
 
 
-@pytest.mark.parametrize("kind", INVALID)
-def test_an_invalid_save_leaves_no_folder_f_159(tmp_path: Path, kind: str) -> None:
-    [outcome] = asyncio.run(save_all(open_store(tmp_path), [call(0) | INVALID[kind]]))
-    assert isinstance(outcome, BaseException)
-    assert is_typed(outcome), outcome
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.torture
 async def test_invalid_saves_anywhere_among_others_fail_alone_f_159_s0_20(tmp_path: Path) -> None:
     chance, wrong = random.Random(7), []

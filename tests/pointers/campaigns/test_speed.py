@@ -86,10 +86,6 @@ async def selections(
     return took[1:]
 
 
-async def test_a_selection_from_a_pool_fits_its_budget_l15() -> None:
-    assert len(await selections(100, 200, 2)) == 2
-
-
 @pytest.mark.torture
 async def test_selections_from_a_large_pool_are_fast_l15(show_figures: ShowFigures) -> None:
     took = await selections(100, 1_000, 1_000)
