@@ -55,7 +55,7 @@ def fill_and_free(base: Path, make: MakeStore, options: str, rounds: int) -> Cou
     with asyncio.Runner() as runner:
         for turn in range(rounds):
             saved.update(fill(runner, store, turn, figures))
-            pointers, wrong = faults(base)
+            pointers, wrong = faults(FileContextPointerStore(base))
             figures += wrong
             figures["lost"] += len(saved - {pointer.args["name"] for pointer in pointers})
             figures["saved"] += len(saved)

@@ -1,19 +1,12 @@
 """Processes that are ended while they save."""
 
-import asyncio
-import os
-import random
 import signal
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from llm_common.agents import FileContextPointerStore
-from tests.pointers.campaigns.children import heard_until_the_end
 from tests.pointers.campaigns.conftest import ShowFigures
-from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, writer
+from tests.pointers.campaigns.traffic import NAIVE, OURS, kill_while_saving
 
 FULL = [
     pytest.param(
@@ -29,38 +22,6 @@ SIGNALS = [
     for by in (signal.SIGTERM, signal.SIGINT)
     if count > 1 or same == (by == signal.SIGINT)
 ]
-MAX_LIFE_S = 0.01
-
-
-def kill_while_saving(
-    make: MakeStore,
-    base: Path,
-    *,
-    kills: int,
-    same: bool,
-    by: signal.Signals = signal.SIGKILL,
-    at_once: int = 1,
-) -> Counter[str]:
-    """Kill writers at random moments, and return the problems and the missing saves."""
-    chance, wrong, saved = random.Random(7), Counter[str](), set()
-    for number in range(kills):
-        with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, receiver):
-            acknowledged = [receiver.recv()]
-            time.sleep(chance.uniform(0, MAX_LIFE_S))
-            assert process.pid is not None
-            os.kill(process.pid, by)
-            acknowledged += heard_until_the_end(receiver)
-        saved |= {f"w{number}-{one}" for one in acknowledged}
-        if same or number == kills - 1:
-            pointers, found = faults(base)
-            wrong += found
-            wrong["nothing listed"] += not pointers
-    store = FileContextPointerStore(base)
-    asyncio.run(store.verify(repair=True))
-    wrong["not repaired"] = len(asyncio.run(store.verify()).findings)
-    if not same:
-        wrong["missing"] = len(saved - {pointer.args["name"] for pointer in pointers})
-    return +wrong
 
 
 @pytest.mark.parametrize(

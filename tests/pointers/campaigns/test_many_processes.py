@@ -1,13 +1,12 @@
 """Processes that save at the same time, or were forked."""
 
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.pointers.campaigns.conftest import ShowFigures
-from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, faults, writer
+from tests.pointers.campaigns.traffic import NAIVE, OURS, save_together
 
 SIZES = pytest.mark.parametrize(
     ("processes", "saves"),
@@ -19,34 +18,6 @@ FULL = [
     pytest.param(8, 500, at_once, id=f"full-{at_once}-at-once", marks=pytest.mark.torture)
     for at_once in (1, 8)
 ]
-
-
-def save_together(
-    make: MakeStore, base: Path, *, processes: int, saves: int, same: bool, at_once: int = 1
-) -> Counter[str]:
-    """Save in several processes. Returns the numbers of pointers and lists, and the problems."""
-    wrong = Counter[str]()
-    with ExitStack() as stack:
-        writers = [
-            stack.enter_context(
-                writer(make, base, f"w{number}", same=same, numbers=range(saves), at_once=at_once)
-            )
-            for number in range(processes)
-        ]
-        writers[0][1].recv()
-        while any(process.is_alive() for process, _ in writers):
-            try:
-                pointers, found = faults(base, newest=20)
-            except Exception as exc:  # noqa: BLE001 - the control's reader meets all kinds
-                wrong[type(exc).__name__] += 1
-                continue
-            wrong += found
-            wrong["empty lists"] += not pointers
-            wrong["lists"] += 1
-        wrong["failed writers"] = sum(process.exitcode != 0 for process, _ in writers)
-    pointers, found = faults(base)
-    wrong["listed"] = len(pointers)
-    return +(wrong + found)
 
 
 @pytest.mark.parametrize(("processes", "saves", "at_once"), [AT_ONCE, *FULL])
