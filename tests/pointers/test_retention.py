@@ -41,6 +41,7 @@ from llm_common.errors import (
 from llm_common.pointers import find_pointers
 from llm_common.pointers.listing import PointerListing
 from llm_common.pointers.records import LockedRecords, Transaction
+from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
 from tests.pointers.names import next_key
@@ -360,6 +361,35 @@ async def test_tombstones_are_salted_s0_21(tmp_path: Path) -> None:
     assert not {*plain} & {*tags}
 
 
+def one_id(number: int) -> str:
+    return f"{number:012x}"
+
+
+def test_a_pointer_that_is_removed_again_is_the_newest_s0_21() -> None:
+    tombstones = Tombstones(MemoryBlobStore())
+    ids = [one_id(number) for number in range(1_024)]
+    assert tombstones.mark("q", ids, "erased", now=START)
+    tombstones.mark("q", ids[:1], "expired", now=START)
+    tombstones.mark("q", [one_id(2_000)], "erased", now=START)
+    reasons = [tombstones.reason("q", ids[number]) for number in (0, 1, 2)]
+    assert reasons == ["expired", "unknown", "erased"]
+    was_removed = tombstones.removed("q")
+    assert [was_removed(ids[number]) for number in (0, 1, 2)] == [True, False, True]
+    assert not tombstones.removed("another query")(ids[0])
+    assert tombstones.reason("another query", ids[0]) == "unknown"
+
+
+def test_a_removal_is_known_for_thirty_days_s0_21() -> None:
+    tombstones = Tombstones(MemoryBlobStore())
+    tombstones.mark("q", [one_id(1)], "erased", now=START)
+    tombstones.mark("q", [one_id(2)], "expired", now=START + timedelta(days=1))
+    tombstones.mark("q", [one_id(3)], "erased", now=START + timedelta(days=30))
+    assert tombstones.reason("q", one_id(1)) == "erased"
+    tombstones.mark("q", [one_id(4)], "erased", now=START + timedelta(days=31))
+    assert tombstones.reason("q", one_id(1)) == "unknown"
+    assert tombstones.reason("q", one_id(2)) == "expired"
+
+
 def put_record(store: ContextPointerStore, pointer: ContextPointer) -> None:
     def put(transaction: Transaction) -> None:
         transaction.current(pointer.pointer_id)
@@ -511,10 +541,9 @@ async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_05
         await save(store, "brief", query_id=f"brief-{number}", ttl_s=10)
     kept = await save(store, "kept")
     folder = tmp_path / "q"
-    old = time.time() - 2 * HOUR
-    for name, age in (("old", old), ("new", time.time())):
+    for name, age_s in (("old", 3_700), ("new", 3_500)):
         (folder / f".tmp-1-{name}").write_bytes(b"12345")
-        os.utime(folder / f".tmp-1-{name}", (age, age))
+        os.utime(folder / f".tmp-1-{name}", (time.time() - age_s,) * 2)
     (folder / f"{'b' * 12}.next").write_bytes(b"123")
     (folder / f"{'c' * 12}.result.json").write_bytes(b"1")
     (folder / "notes.txt").write_text("mine")

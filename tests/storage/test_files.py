@@ -139,13 +139,6 @@ def test_only_plain_files_are_read_and_listed(
     assert ([*found.blobs], found.unsafe) == (["a"], ("odd",))
 
 
-def test_putting_over_a_link_replaces_the_link_f_017(blobs: FileBlobStore, outside: Path) -> None:
-    plant_link(blobs.base_dir / "q" / "odd", outside)
-    blobs.put("q/odd", b"mine")
-    assert blobs.get("q/odd") == b"mine"
-    assert (outside / "a").read_bytes() == SECRET
-
-
 def test_hard_links_can_be_allowed_f_019(blobs: FileBlobStore, outside: Path) -> None:
     plant_hard_link(blobs.base_dir / "q" / "odd", outside)
     assert FileBlobStore(blobs.base_dir, allow_hard_links=True).get("q/odd") == SECRET
@@ -209,20 +202,6 @@ def test_a_world_writable_base_is_refused_f_027(shared_root: Path) -> None:
         FileBlobStore(base).get("q/a")  # the base is ours, the folder a stranger's
 
 
-def test_old_temporary_files_are_removed_and_new_ones_invisible_f_053(blobs: FileBlobStore) -> None:
-    folder = blobs.base_dir / "q"
-    old, new, other = folder / ".tmp-1-old", folder / ".tmp-2-new", folder / ".DS_Store"
-    for path in (old, new, other):
-        path.write_bytes(b"half")
-        os.utime(path, (time.time() - 3_700,) * 2)
-    os.utime(new, (time.time() - 3_500,) * 2)
-    found = blobs.scan("q")
-    assert [*found.blobs] == ["a"]
-    assert (found.temporaries, found.unrecognized) == ({".tmp-1-old": 4}, (".DS_Store",))
-    blobs.sweep("q")
-    assert names(folder) == [".DS_Store", ".tmp-2-new", "a"]
-
-
 def test_a_folder_that_vanishes_is_empty_f_055(blobs: FileBlobStore) -> None:
     shutil.rmtree(blobs.base_dir / "q")
     assert blobs.scan("q").blobs == {}
@@ -231,16 +210,6 @@ def test_a_folder_that_vanishes_is_empty_f_055(blobs: FileBlobStore) -> None:
     blobs.sweep("q")
     blobs.remove_folder("q")
     assert not (blobs.base_dir / "q").exists()
-
-
-def test_only_an_empty_folder_is_removed(blobs: FileBlobStore) -> None:
-    (blobs.base_dir / "q" / "notes.txt").write_bytes(b"mine")
-    blobs.delete("q/a")
-    blobs.remove_folder("q")
-    assert names(blobs.base_dir / "q") == ["notes.txt"]
-    (blobs.base_dir / "q" / "notes.txt").rename(blobs.base_dir / "q" / ".tmp-1-new")
-    blobs.remove_folder("q")
-    assert list(blobs.base_dir.iterdir()) == []
 
 
 def test_an_etag_differs_for_other_bytes_of_equal_length(blobs: FileBlobStore) -> None:

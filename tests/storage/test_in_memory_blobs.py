@@ -13,9 +13,6 @@ class TestMemoryBlobStore(LockingBlobStoreContract):
     def blobs(self) -> LockingBlobStore:
         return MemoryBlobStore(lock_timeout_s=60.0)
 
-    def test_location_names_the_key(self) -> None:
-        assert MemoryBlobStore().location("q/a") == "memory:q/a"
-
 
 def test_only_folders_of_queries_with_blobs_are_listed() -> None:
     blobs = MemoryBlobStore()

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.pointers.campaigns.changes import LATER, NEW, Change, open_store, stored_values
+from tests.pointers.campaigns.changes import NEW, Change, open_store, stored_values
 from tests.pointers.campaigns.file_operations import Operation
 from tests.pointers.campaigns.traffic import save
 
 __all__ = [
     "Failpoint",
     "check",
-    "check_while_running",
     "each_copy",
     "each_time",
     "open_descriptors",
@@ -94,22 +93,6 @@ def check(change: Change, base: Path) -> None:
         runner.run(store.verify(repair=True))
         assert not runner.run(store.verify()).findings
     assert stored_values(open_store(base)) == {**values, "a": NEW}
-
-
-def check_while_running(change: Change, base: Path) -> None:
-    """Check the store while unacknowledged saves may run, which overwrite no other save."""
-    store = open_store(base)
-    assert change.allows(stored_values(store)), stored_values(store)
-    with asyncio.Runner() as runner:
-        runner.run(save(store, "a", LATER))
-        wait_until_quiet(base)
-        values = stored_values(store)
-        assert values.pop("a") == LATER
-        assert change.allows(
-            values | {name: value for name, value in change.before.items() if name == "a"}
-        ), values
-        runner.run(store.verify(repair=True))
-        assert not runner.run(store.verify()).findings
 
 
 def wait_until_quiet(base: Path, *, patience_s: float = 10) -> None:

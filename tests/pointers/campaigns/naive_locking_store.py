@@ -5,7 +5,6 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +33,7 @@ class NaiveLockingStore(NaiveStore):
         self._lock = threading.Lock() if thread_lock else None
         self._lock_timeout_s = lock_timeout_s
 
-    async def save(
-        self,
-        *,
-        query_id: str,
-        task_id: str | None,
-        tool_name: str,
-        args: Mapping[str, Any],
-        result: Any,
-    ) -> ContextPointer:
-        call = {
-            "query_id": query_id,
-            "task_id": task_id,
-            "tool_name": tool_name,
-            "args": args,
-            "result": result,
-        }
+    async def save(self, **call: Any) -> ContextPointer:
         return await asyncio.to_thread(self._save, call)
 
     def _save(self, call: dict[str, Any]) -> ContextPointer:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -132,26 +132,11 @@ class NaiveBatches(NaiveStore):
         super().__init__(base_dir)
         self._waiting: list[tuple[dict[str, Any], asyncio.Future[ContextPointer]]] = []
 
-    async def save(
-        self,
-        *,
-        query_id: str,
-        task_id: str | None,
-        tool_name: str,
-        args: Mapping[str, Any],
-        result: Any,
-    ) -> ContextPointer:
-        one = {
-            "query_id": query_id,
-            "task_id": task_id,
-            "tool_name": tool_name,
-            "args": args,
-            "result": result,
-        }
+    async def save(self, **call: Any) -> ContextPointer:
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(loop.create_task, self._commit())
-        self._waiting.append((one, loop.create_future()))
+        self._waiting.append((call, loop.create_future()))
         return await self._waiting[-1][1]
 
     async def _commit(self) -> None:
