@@ -39,7 +39,6 @@ class Query:
     """A SELECT over a table and the first cell that is true."""
 
     notation: str
-    text: str
     sql: str
     truth: object
 
@@ -260,7 +259,7 @@ def _queries(
         asked = _of_numbers(chance, column, names, values)
     asked[f"SELECT count(*) FROM $T WHERE {column} IS NULL"] = values.count(None)
     asked[f"SELECT count({column}) FROM $T"] = len(values) - values.count(None)
-    return [Query(notation.name, text="", sql=sql, truth=truth) for sql, truth in asked.items()]
+    return [Query(notation.name, sql, truth) for sql, truth in asked.items()]
 
 
 def _of_numbers(

@@ -90,8 +90,15 @@ def tables_of(seed: int, *, containers: int) -> list[Written]:
     return tables
 
 
-async def test_no_answer_of_sql_is_false_in_any_notation_t_15() -> None:
-    verdict = await verdict_of(tables_of(1, containers=1))
+@pytest.mark.parametrize(
+    ("seed", "containers"),
+    [
+        (1, 1),
+        *(pytest.param(seed, len(CONTAINERS), marks=pytest.mark.torture) for seed in range(2, 12)),
+    ],
+)
+async def test_no_answer_of_sql_is_false_in_any_notation_t_15(seed: int, containers: int) -> None:
+    verdict = await verdict_of(tables_of(seed, containers=containers))
     assert verdict.false == []
     assert verdict.share_right >= 0.95
     assert verdict.outcomes["rightly told"] > 0
@@ -111,11 +118,3 @@ async def test_a_preview_claims_the_numbers_that_sql_has_t_15() -> None:
             assert claim in (None, query.truth), (query.notation, question, str(offloaded))
             outcomes["silent" if claim is None else "right"] += 1
     assert outcomes["right"] > outcomes["silent"]
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("seed", range(2, 12))
-async def test_no_answer_of_sql_is_false_in_any_container_t_15(seed: int) -> None:
-    verdict = await verdict_of(tables_of(seed, containers=len(CONTAINERS)))
-    assert verdict.false == []
-    assert verdict.share_right >= 0.95

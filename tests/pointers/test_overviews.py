@@ -31,30 +31,27 @@ MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {
 
 
 @pytest.fixture(params=MAKERS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
     """Create query `a` with five outputs, one of which expires, and query `b` with one."""
     made = MAKERS[request.param](tmp_path / "base")
 
-    async def fill() -> None:
-        for number in range(5):
-            ttl_s = 60.0 if number == 4 else None
-            await made.save(
-                query_id="a",
-                task_id=1,
-                tool_name="prices",
-                args={"page": number},
-                result={"rice": number},
-                ttl_s=ttl_s,
-            )
+    for number in range(5):
+        ttl_s = 60.0 if number == 4 else None
         await made.save(
-            query_id="b",
+            query_id="a",
             task_id=1,
-            tool_name="weather",
-            args={"city": "Oslo"},
-            result="Snow all day",
+            tool_name="prices",
+            args={"page": number},
+            result={"rice": number},
+            ttl_s=ttl_s,
         )
-
-    asyncio.run(fill())
+    await made.save(
+        query_id="b",
+        task_id=1,
+        tool_name="weather",
+        args={"city": "Oslo"},
+        result="Snow all day",
+    )
     return made
 
 
@@ -196,18 +193,15 @@ def test_a_result_can_be_searched_in_parts(store: ContextPointerStore) -> None:
     assert (found.total, found.searched) == (4, 1)
 
 
-def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
+async def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
 
-    async def fill() -> list[ContextPointer]:
-        return [
-            await store.save(
-                query_id="q", tool_name="log", args={"n": number}, result=f"pump {number} failed"
-            )
-            for number in range(4)
-        ]
-
-    saved = asyncio.run(fill())
+    saved = [
+        await store.save(
+            query_id="q", tool_name="log", args={"n": number}, result=f"pump {number} failed"
+        )
+        for number in range(4)
+    ]
     folder = tmp_path / "q"
     (folder / f"{saved[0].pointer_id}.meta.json").write_text("{}")
     (folder / f"{saved[1].pointer_id}.result.json").write_text('"pump 9 failed"')
@@ -239,25 +233,22 @@ def test_a_word_is_found_anywhere_in_a_large_result(number: int) -> None:
     assert find_pointers(large_store(), word(number + 130_000), in_results=True).total == 0
 
 
-def test_the_best_match_comes_first_every_time(store: ContextPointerStore) -> None:
-    async def fill() -> None:
-        for number in range(40):
-            await store.save(
-                query_id="c",
-                task_id=1,
-                tool_name="mail",
-                args={"q": f"order {number}"},
-                result="sent",
-            )
+async def test_the_best_match_comes_first_every_time(store: ContextPointerStore) -> None:
+    for number in range(40):
         await store.save(
             query_id="c",
             task_id=1,
             tool_name="mail",
-            args={"q": "refund of order 17"},
+            args={"q": f"order {number}"},
             result="sent",
         )
-
-    asyncio.run(fill())
+    await store.save(
+        query_id="c",
+        task_id=1,
+        tool_name="mail",
+        args={"q": "refund of order 17"},
+        result="sent",
+    )
     found = find_pointers(store, "refund order 17", query_id="c")
     assert [one.pointer.args["q"] for one in found.matches[:2]] == [
         "refund of order 17",
