@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import CorruptPointerError
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import NaiveStore, PointerStore
 from tests.pointers.campaigns.traffic import OURS, save
 
@@ -44,19 +43,15 @@ def flip_every_bit(store: PointerStore, base: Path, *, count: int, longest: int)
 
 
 @COUNTS
-def test_every_flipped_bit_is_noticed_l18_f_051(
-    tmp_path: Path, count: int, longest: int, show_figures: ShowFigures
-) -> None:
+def test_every_flipped_bit_is_noticed_l18_f_051(tmp_path: Path, count: int, longest: int) -> None:
     flipped, noticed = flip_every_bit(OURS(tmp_path), tmp_path, count=count, longest=longest)
-    show_figures(flipped=flipped, noticed=noticed)
     assert flipped > 300
     assert noticed == flipped
 
 
 @COUNTS
 def test_the_harness_catches_a_store_without_digests_l18(
-    tmp_path: Path, count: int, longest: int, show_figures: ShowFigures
+    tmp_path: Path, count: int, longest: int
 ) -> None:
     flipped, noticed = flip_every_bit(NaiveStore(tmp_path), tmp_path, count=count, longest=longest)
-    show_figures(flipped=flipped, noticed=noticed)
     assert noticed < flipped

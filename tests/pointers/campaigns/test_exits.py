@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from llm_common.agents import FileContextPointerStore
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.programs import value_of
 from tests.pointers.campaigns.running import INTERPRETERS, NEVER_ENDED, busy_loops, run
 
@@ -60,12 +59,11 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
     "count", [pytest.param(1, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
 )
 def test_a_program_that_saved_ends_f_154_s0_20(
-    tmp_path: Path, python: str, program: str, busy: int, count: int, *, show_figures: ShowFigures
+    tmp_path: Path, python: str, program: str, busy: int, count: int
 ) -> None:
     figures, errors = run_programs(
         python, program, tmp_path, count=count, busy=busy if count > 1 else 0
     )
-    show_figures(**figures)
     assert figures == {"ended": count}, errors
 
 

@@ -24,7 +24,6 @@ from tests.pointers.campaigns.changes import (
     stored_values,
 )
 from tests.pointers.campaigns.children import child, heard_until_the_end
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.failpoints import Failpoint, check, each_time, open_descriptors
 from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
 from tests.pointers.campaigns.naive_store import NaiveStore
@@ -129,10 +128,9 @@ def die_everywhere(
 @DEATHS
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_death_at_any_operation_leaves_before_or_after_l3_s0_18_s0_21_f_054_f_066(
-    tmp_path: Path, name: str, survives: Survives, step: int, show_figures: ShowFigures
+    tmp_path: Path, name: str, survives: Survives, step: int
 ) -> None:
     wrong = die_everywhere(tmp_path, name, survives, step)
-    show_figures(**wrong)
     assert wrong.pop("deaths", 0) >= 5 // step
     assert not wrong
 
@@ -140,17 +138,16 @@ def test_a_death_at_any_operation_leaves_before_or_after_l3_s0_18_s0_21_f_054_f_
 @DEATHS
 @pytest.mark.parametrize("name", ["first-save", "re-save"])
 def test_the_harness_catches_a_store_that_writes_in_place_l3(
-    tmp_path: Path, name: str, survives: Survives, step: int, show_figures: ShowFigures
+    tmp_path: Path, name: str, survives: Survives, step: int
 ) -> None:
     wrong = die_everywhere(tmp_path, name, survives, make=NaiveStore)
-    show_figures(**wrong)
     assert len(wrong) > 1
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_second_kill_during_recovery_is_survived_l3_s0_18_f_054_f_066(
-    tmp_path: Path, name: str, show_figures: ShowFigures
+    tmp_path: Path, name: str
 ) -> None:
     deaths = 0
     for number, copy in each_time(tmp_path / "once", CHANGES[name]):
@@ -167,7 +164,6 @@ def test_a_second_kill_during_recovery_is_survived_l3_s0_18_f_054_f_066(
             deaths += 2
             if done:
                 break
-    show_figures(deaths=deaths)
     assert deaths > 0
 
 

@@ -25,7 +25,6 @@ from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.ranking.embeddings import StaticVectors
 from llm_common.tools import ToolDefinition, ToolIndex
 from tests.pointers.campaigns.children import answer
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.programs import end_of_child, stop_measuring
 
 THREADS = 4
@@ -117,12 +116,11 @@ def fork_children(base: Path, *, seconds: float, trace_dir: str) -> Counter[str]
     "seconds", [pytest.param(2, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
 )
 def test_children_forked_while_threads_save_list_and_choose_end_f_201(
-    tmp_path: Path, seconds: float, show_figures: ShowFigures
+    tmp_path: Path, seconds: float
 ) -> None:
     ends = answer(
         fork_children, tmp_path, seconds=seconds, trace_dir=str(tmp_path / "traces"), timeout_s=600
     )
-    show_figures(**ends)
     assert ends.pop("parent's threads") == THREADS
     assert ends.pop("ended") >= 1
     assert not +ends

@@ -20,7 +20,6 @@ import pytest
 from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
 from llm_common.errors import LockTimeoutError
 from tests.pointers.campaigns.children import answer, child
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_locking_store import NaiveLockingStore
 from tests.pointers.campaigns.programs import (
     end_of_child,
@@ -44,12 +43,11 @@ SIZES = pytest.mark.parametrize(
 @SIZES
 @pytest.mark.parametrize("how", ["os", pytest.param("multiprocessing", marks=pytest.mark.torture)])
 def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
-    tmp_path: Path, python: str, how: str, count: int, size: int, *, show_figures: ShowFigures
+    tmp_path: Path, python: str, how: str, count: int, size: int
 ) -> None:
     ending = run(python, "fork-children", tmp_path, how, count, size, patience_s=1_200)
     assert ending.status == "ended", ending.errors
     ends = json.loads(ending.output)
-    show_figures(**ends)
     assert ends == {"ended": count}, ending.errors
 
 
@@ -83,7 +81,7 @@ def fork_at_first_use(base: Path, seed: int) -> str:
     "seconds", [pytest.param(3, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
 )
 def test_a_child_forked_at_first_thread_use_ends_s0_41_f_201(
-    tmp_path: Path, seconds: float, *, show_figures: ShowFigures
+    tmp_path: Path, seconds: float
 ) -> None:
     ends = Counter[str]()
     deadline = time.monotonic() + seconds
@@ -91,7 +89,6 @@ def test_a_child_forked_at_first_thread_use_ends_s0_41_f_201(
         number = ends.total()
         # Few outputs a folder: the campaign is about the first use, not about long lists.
         ends[answer(fork_at_first_use, tmp_path / str(number // 20), number)] += 1
-    show_figures(children=ends.total())
     assert set(ends) == {"ended"}
 
 
@@ -125,7 +122,7 @@ def outcome_after_kill(start_parent: StartParent, store: Any, number: int) -> st
     "kills", [pytest.param(1, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
 )
 def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
-    tmp_path: Path, python: str, kills: int, show_figures: ShowFigures
+    tmp_path: Path, python: str, kills: int
 ) -> None:
     def start_parent(number: int) -> int:
         with start(python, "fork-and-die", tmp_path, number) as process:
@@ -135,7 +132,6 @@ def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
 
     store = FileContextPointerStore(tmp_path, lock_timeout_s=10)
     outcomes = Counter(outcome_after_kill(start_parent, store, number) for number in range(kills))
-    show_figures(**outcomes)
     assert outcomes == {"saved": kills}
 
 

@@ -13,7 +13,6 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError, StoreFullError
 from tests.pointers.campaigns.children import answer, mount_own_tmpfs, needs_mounts, remount
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import PointerStore
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, content, faults, save
 
@@ -82,11 +81,10 @@ DISKS = [
     ("options", "rounds"), [*DISKS, pytest.param("size=2m,nr_inodes=60", 2, id="short-of-inodes")]
 )
 def test_a_full_disk_is_a_typed_error_without_partial_saves_l6_f_058_f_059_f_065(
-    tmp_path: Path, options: str, rounds: int, show_figures: ShowFigures
+    tmp_path: Path, options: str, rounds: int
 ) -> None:
     needs_mounts()
     figures = answer(fill_and_free, tmp_path, OURS, options, rounds)
-    show_figures(**figures)
     assert figures.pop("saved") > 10
     assert figures.pop("refused") == 12 * rounds
     assert not figures
@@ -94,11 +92,10 @@ def test_a_full_disk_is_a_typed_error_without_partial_saves_l6_f_058_f_059_f_065
 
 @pytest.mark.parametrize(("options", "rounds"), DISKS)
 def test_the_harness_catches_a_store_that_writes_in_place_l6(
-    tmp_path: Path, options: str, rounds: int, show_figures: ShowFigures
+    tmp_path: Path, options: str, rounds: int
 ) -> None:
     needs_mounts()
     figures = answer(fill_and_free, tmp_path, NAIVE, options, rounds)
-    show_figures(**figures)
     assert figures.keys() - {"saved", "refused", "OSError"}
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from llm_common.agents import ContextPointer
 from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.traffic import OURS, save
 
@@ -109,18 +108,17 @@ def files_outside(root: Path) -> set[Path]:
 
 @COUNTS
 def test_no_generated_id_reaches_anything_outside_l17_s0_11_f_001_f_023(
-    tmp_path: Path, count: int, show_figures: ShowFigures
+    tmp_path: Path, count: int
 ) -> None:
     chance = random.Random(7)
     ids = [generated(chance, PARTS, 6) for _ in range(count)]
     done = attack(tmp_path, OURS(tmp_path / "deep" / "base"), ids)
-    show_figures(**done)
     assert done.keys() == {"accepted", "refused"}
 
 
 @COUNTS
 def test_the_harness_catches_a_store_that_joins_ids_to_paths_l17(
-    tmp_path: Path, count: int, show_figures: ShowFigures
+    tmp_path: Path, count: int
 ) -> None:
     chance = random.Random(7)
     ids = [
@@ -128,5 +126,4 @@ def test_the_harness_catches_a_store_that_joins_ids_to_paths_l17(
         for _ in range(min(count, 50))
     ]
     done = attack(tmp_path, NaiveStore(tmp_path / "deep" / "base"), ids)
-    show_figures(**done)
     assert done["written outside"]

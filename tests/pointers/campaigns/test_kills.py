@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, kill_while_saving
 
 FULL = [
@@ -33,10 +32,9 @@ SIGNALS = [
     ],
 )
 def test_killed_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
-    tmp_path: Path, kills: int, same: bool, at_once: int, show_figures: ShowFigures
+    tmp_path: Path, kills: int, same: bool, at_once: int
 ) -> None:
     wrong = kill_while_saving(OURS, tmp_path, kills=kills, same=same, at_once=at_once)
-    show_figures(kills=kills, **wrong)
     assert not wrong
 
 

@@ -12,7 +12,6 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.errors import ResultTooLargeError
 from tests.pointers.campaigns.children import answer, needs_memory_figures, peak_memory
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, MakeStore, save
 
 MB = 1_000_000
@@ -66,10 +65,9 @@ AT_ONCE = pytest.mark.parametrize(
 @needs_memory_figures
 @AT_ONCE
 def test_concurrent_large_saves_are_all_kept_without_blocking_the_loop_l11_s0_20(
-    tmp_path: Path, count: int, size: int, show_figures: ShowFigures
+    tmp_path: Path, count: int, size: int
 ) -> None:
     figures = answer(save_at_once, tmp_path, OURS, count, size, timeout_s=300)
-    show_figures(**{name: f"{value:,.0f}" for name, value in figures.items()})
     store = FileContextPointerStore(tmp_path)
     assert len(store.list(query_id="q")) == count
     assert all(
@@ -83,10 +81,9 @@ def test_concurrent_large_saves_are_all_kept_without_blocking_the_loop_l11_s0_20
 @needs_memory_figures
 @AT_ONCE
 def test_the_harness_catches_a_store_that_blocks_the_loop_l11(
-    tmp_path: Path, count: int, size: int, show_figures: ShowFigures
+    tmp_path: Path, count: int, size: int
 ) -> None:
     figures = answer(save_at_once, tmp_path, NAIVE, count // 5 or 1, 10 * size, timeout_s=300)
-    show_figures(**{name: f"{value:,.0f}" for name, value in figures.items()})
     assert figures["longest_ms"] > 20
 
 
@@ -113,10 +110,9 @@ def refuse(base: Path, limit: int, shape: str) -> int:
     ],
 )
 def test_a_result_over_the_limit_is_refused_without_its_memory_f_040(
-    tmp_path: Path, shape: str, limit: int, show_figures: ShowFigures
+    tmp_path: Path, shape: str, limit: int
 ) -> None:
     grown = answer(refuse, tmp_path, limit, shape)
-    show_figures(grown_mb=grown // MB)
     # A text is refused by its length. A nested value is encoded first: it weighs what its JSON
     # weighs, ten limits.
     assert grown < (2.5 if shape == "text" else 15) * limit
@@ -157,7 +153,7 @@ def render(base: Path, *, runs: int, hash_seed: int) -> list[list[str]]:
     ],
 )
 def test_large_results_always_render_to_the_same_bytes_l12_s0_51(
-    tmp_path: Path, size: int, seeds: int, runs: int, show_figures: ShowFigures
+    tmp_path: Path, size: int, seeds: int, runs: int
 ) -> None:
     store = OURS(tmp_path)
     for number in range(6):
@@ -169,7 +165,6 @@ def test_large_results_always_render_to_the_same_bytes_l12_s0_51(
         line for seed in range(seeds) for line in render(tmp_path, runs=runs, hash_seed=seed)
     ]
     seconds = sorted(float(line[2]) for line in rendered)
-    show_figures(runs=len(rendered), median_cpu_s=seconds[len(seconds) // 2])
     assert len({(length, digest) for length, digest, _ in rendered}) == 1
     assert int(rendered[0][0]) <= 20_000
     if size >= MB:

@@ -11,7 +11,6 @@ import pytest
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from tests.pointers.campaigns.children import answer, needs_memory_figures, peak_memory
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import PointerStore
 from tests.pointers.campaigns.traffic import NAIVE, OURS, save
 
@@ -49,13 +48,10 @@ def list_cold_then_warm(base: Path) -> tuple[list[str], float, float, int]:
 @needs_memory_figures
 @MANY
 def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
-    tmp_path: Path, count: int, show_figures: ShowFigures
+    tmp_path: Path, count: int
 ) -> None:
     saved = asyncio.run(save_many(OURS(tmp_path), count, lambda _: "q"))
     listed, cold_s, warm_s, grown_bytes = answer(list_cold_then_warm, tmp_path, timeout_s=300)
-    show_figures(
-        cold_cpu_s=round(cold_s, 3), warm_cpu_s=round(warm_s, 3), grown_mb=grown_bytes // 1_000_000
-    )
     assert listed == [pointer.pointer_id for pointer in saved]
     if count > 1_000:
         assert cold_s < 12  # 4 to 6 on a machine that does nothing else
@@ -83,30 +79,24 @@ ROUNDS = pytest.mark.parametrize(
 
 @ROUNDS
 def test_a_reader_that_lists_again_sees_what_others_saved_l8_s0_05(
-    tmp_path: Path, rounds: int, show_figures: ShowFigures
+    tmp_path: Path, rounds: int
 ) -> None:
     reader = OURS(tmp_path)
     for writer in (reader, OURS(tmp_path)):
         stale = stale_lists(reader, writer, rounds)
-        show_figures(stale=stale)
         assert stale == 0
 
 
 @ROUNDS
-def test_the_harness_catches_a_store_that_keeps_its_lists_l8(
-    tmp_path: Path, rounds: int, show_figures: ShowFigures
-) -> None:
+def test_the_harness_catches_a_store_that_keeps_its_lists_l8(tmp_path: Path, rounds: int) -> None:
     NAIVE(tmp_path).list(query_id="q")
     reader, writer = NAIVE(tmp_path), OURS(tmp_path)
     stale = stale_lists(reader, writer, rounds)
-    show_figures(stale=stale)
     assert stale
 
 
 @MANY
-def test_one_of_many_queries_is_listed_alone_l9(
-    tmp_path: Path, count: int, show_figures: ShowFigures
-) -> None:
+def test_one_of_many_queries_is_listed_alone_l9(tmp_path: Path, count: int) -> None:
     saved = asyncio.run(save_many(OURS(tmp_path), count, lambda number: f"q{number}"))
     took: dict[str, float] = {}
     for name, make in (("ours", OURS), ("naive", NAIVE)):
@@ -114,6 +104,5 @@ def test_one_of_many_queries_is_listed_alone_l9(
             listed, seconds = timed(partial(make(tmp_path).list, query_id=f"q{number}"))
             took[name] = min(seconds, took.get(name, seconds))
             assert [pointer.pointer_id for pointer in listed] == [saved[number].pointer_id]
-    show_figures(**{f"{name}_cpu_ms": round(seconds * 1_000, 2) for name, seconds in took.items()})
     if count > 1_000:
         assert took["ours"] < 0.005 < took["naive"]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.traffic import NAIVE, OURS, save_together
 
 SIZES = pytest.mark.parametrize(
@@ -22,32 +21,29 @@ FULL = [
 
 @pytest.mark.parametrize(("processes", "saves", "at_once"), [AT_ONCE, *FULL])
 def test_processes_that_save_different_calls_lose_none_l4_f_072(
-    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
+    tmp_path: Path, processes: int, saves: int, at_once: int
 ) -> None:
     figures = save_together(
         OURS, tmp_path, processes=processes, saves=saves, same=False, at_once=at_once
     )
-    show_figures(**figures)
     assert figures.pop("lists") >= 1
     assert figures == Counter({"listed": processes * saves})
 
 
 @pytest.mark.parametrize(("processes", "saves", "at_once"), [ONE_BY_ONE, *FULL])
 def test_processes_that_save_one_call_never_hide_or_mix_it_l5_s0_05_f_072(
-    tmp_path: Path, processes: int, saves: int, at_once: int, show_figures: ShowFigures
+    tmp_path: Path, processes: int, saves: int, at_once: int
 ) -> None:
     figures = save_together(
         OURS, tmp_path, processes=processes, saves=saves, same=True, at_once=at_once
     )
-    show_figures(**figures)
     assert figures.pop("lists") >= 1
     assert figures == Counter({"listed": 1})
 
 
 @SIZES
 def test_the_harness_catches_a_store_without_lock_l5(
-    tmp_path: Path, processes: int, saves: int, show_figures: ShowFigures
+    tmp_path: Path, processes: int, saves: int
 ) -> None:
     figures = save_together(NAIVE, tmp_path, processes=processes, saves=saves, same=True)
-    show_figures(**figures)
     assert figures.keys() - {"lists", "listed"}

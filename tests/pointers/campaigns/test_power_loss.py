@@ -14,7 +14,6 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.errors import StoreError
 from tests.pointers.campaigns.changes import save_at_once
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
 from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.power_loss import Disk, World
@@ -139,28 +138,25 @@ SIZES = pytest.mark.parametrize(
 
 @SIZES
 def test_after_a_flush_nothing_acknowledged_is_lost_l7_s0_18(
-    tmp_path: Path, most: int, checked: int, show_figures: ShowFigures
+    tmp_path: Path, most: int, checked: int
 ) -> None:
     wrong = lose_power(tmp_path, FULL, most=most, checked=checked)
-    show_figures(**wrong)
     assert wrong.pop("worlds") > 100
     assert wrong.keys() == {"checked"}
 
 
 @SIZES
 def test_without_flushes_a_save_may_be_lost_but_is_never_torn_l7_s0_18(
-    tmp_path: Path, most: int, checked: int, show_figures: ShowFigures
+    tmp_path: Path, most: int, checked: int
 ) -> None:
     wrong = lose_power(tmp_path, RENAME, most=most, checked=checked)
-    show_figures(**wrong)
     assert wrong.keys() <= {"worlds", "checked", "lost", "listed but refused"}
 
 
 @SIZES
 def test_the_harness_catches_a_store_that_does_not_flush_l7(
-    tmp_path: Path, most: int, checked: int, show_figures: ShowFigures
+    tmp_path: Path, most: int, checked: int
 ) -> None:
     wrong = lose_power(tmp_path, NaiveStore, most=most, checked=checked)
-    show_figures(**wrong)
     assert wrong["torn"]
     assert wrong["lost"]

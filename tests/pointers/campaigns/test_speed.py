@@ -13,7 +13,6 @@ import pytest
 from benchmarks.bench_context import BUDGET, make_pool, make_request
 from llm_common.agents import FileContextPointerStore
 from llm_common.context import ContextSelector
-from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_store import NaiveStore
 from tests.pointers.campaigns.traffic import save
 
@@ -50,14 +49,11 @@ def flush_seconds(folder: Path, count: int) -> list[float]:
 @pytest.mark.parametrize(
     "count", [pytest.param(20, id="short"), pytest.param(500, id="full", marks=pytest.mark.torture)]
 )
-def test_a_flushed_save_of_20_kb_is_fast_l10_s0_18(
-    tmp_path: Path, count: int, show_figures: ShowFigures
-) -> None:
+def test_a_flushed_save_of_20_kb_is_fast_l10_s0_18(tmp_path: Path, count: int) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="full")
     median_s = statistics.median(asyncio.run(save_seconds(store, count)))
     assert len(store.list(query_id="q")) == count
     floor_s = statistics.median(flush_seconds(tmp_path, count))
-    show_figures(save_ms=round(median_s * 1_000, 2), flushes_alone_ms=round(floor_s * 1_000, 2))
     if count > 100:
         assert median_s < max(0.003, 3 * floor_s)  # a busy disk is no fault of the store
 
@@ -87,10 +83,9 @@ async def selections(
 
 
 @pytest.mark.torture
-async def test_selections_from_a_large_pool_are_fast_l15(show_figures: ShowFigures) -> None:
+async def test_selections_from_a_large_pool_are_fast_l15() -> None:
     took = await selections(100, 1_000, 1_000)
     [largest] = await selections(1_000, 10_000, 1)
     p95 = statistics.quantiles(took, n=20)[-1]
-    show_figures(p95_ms=round(p95 * 1_000), largest_ms=round(largest * 1_000))
     assert p95 < 0.1
     assert largest < 1
