@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import shutil
 import socket
 import stat
@@ -18,6 +19,7 @@ from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, 
 
 SECRET = "outside-9f3a7c51"
 POINTER_ID = "0123456789ab"
+REFUSALS = (InvalidIdError, UnsafePathError, PointerNotFoundError)
 
 QUERY_IDS: tuple[Any, ...] = (
     *(
@@ -491,6 +493,78 @@ def test_the_harness_fails_a_store_that_follows_links(tmp_path: Path) -> None:
             (tmp_path / str(number)).mkdir()
             failed += not planted_outcome(tmp_path / str(number), PLANTED[name], naive=True)
     assert failed > 8
+
+
+PARTS = [
+    *(
+        "..",
+        "/",
+        "\\",
+        ".",
+        "~",
+        "%2e",
+        "%2f",
+        "\0",
+        "\n",
+        " ",
+        "*",
+        "$HOME",
+        ":",
+        "C:",
+        "nul",
+        "con.txt",
+        "-rf",
+        ".lock",
+    ),
+    *(
+        "\u202e",
+        "．",
+        "／",
+        "é",
+        "e\u0301",
+        "\ud800",
+        "a",
+        "Z9",
+        "_",
+        "q",
+        "outside",
+        "secret.meta.json",
+        "a" * 130,
+    ),
+]
+
+
+def reaches_nothing(store: Any, root: Path, count: int) -> bool:
+    """Use each entry point with ids made of parts of paths, and return whether all was safe."""
+    chance, before = random.Random(7), snapshot(root / "outside")
+    with asyncio.Runner() as runner:
+        for _ in range(count):
+            one = "".join(chance.choices(PARTS, k=chance.randint(1, 6)))
+            uses = [*entries(store, one, POINTER_ID).values(), entries(store, "q", one)["load"]]
+            told = [runner.run(outcome(use)) for use in uses]
+            errors = [each for each in told if isinstance(each, Exception)]
+            if SECRET in str(told) or not all(isinstance(each, REFUSALS) for each in errors):
+                return False
+    return snapshot(root / "outside") == before
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(250, id="short"), pytest.param(100_000, marks=pytest.mark.torture)]
+)
+def test_no_generated_id_reaches_anything_outside_l17_s0_11_f_001_f_023(
+    tmp_path: Path, count: int
+) -> None:
+    store, _ = make_world(tmp_path)
+    assert reaches_nothing(store, tmp_path, count)
+    assert {path.name for path in tmp_path.iterdir()} == {"base", "outside"}
+    assert len(list(store.base_dir.iterdir())) > 1  # some are ids
+
+
+def test_the_harness_fails_a_store_that_joins_ids_to_paths_l17(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    root.mkdir(parents=True)
+    store, _ = make_world(root)
+    assert not reaches_nothing(NaiveStore(store.base_dir, tmp_path), root, 2_000)
 
 
 MIN_CALLS = 20

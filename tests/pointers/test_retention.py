@@ -438,6 +438,17 @@ async def test_the_oldest_are_evicted_when_a_query_is_full_s0_21(
     assert len(store.list(query_id="r")) == 1
 
 
+async def test_expired_results_are_evicted_first_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(max_bytes_per_query=1_000)
+    old = await save(store, "old", "x" * 400)
+    clock.move(1)
+    brief = await save(store, "brief", "x" * 400, ttl_s=1)
+    clock.move(5)
+    new = await save(store, "new", "x" * 400)
+    assert store.list(query_id="q") == [old, new]
+    assert reason(open_store(), brief) == "expired"
+
+
 async def test_a_result_that_does_not_fit_evicts_nothing_s0_21(
     open_store: Open, clock: Clock
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from llm_common.agents import (
     FileContextPointerStore,
     InMemoryContextPointerStore,
 )
-from llm_common.errors import RunBusyError
 from llm_common.pointers.run_lease import only_run
 
 
@@ -21,19 +19,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore
     if request.param == "files":
         return FileContextPointerStore(tmp_path / "store")
     return InMemoryContextPointerStore()
-
-
-async def test_a_second_run_of_a_query_is_refused(store: ContextPointerStore) -> None:
-    async with only_run(store, session_id="user:1", query_id="q"):
-        with pytest.raises(RunBusyError, match="query q has begun and not ended"):
-            async with only_run(store, session_id="user:1", query_id="q"):
-                pytest.fail("a second run began")
-        async with AsyncExitStack() as others:
-            for session_id, query_id in (("user:1", "q2"), ("user:2", "q"), ("user:1q", "q")):
-                run = only_run(store, session_id=session_id, query_id=query_id)
-                await others.enter_async_context(run)
-    async with only_run(store, session_id="user:1", query_id="q"):
-        pass
 
 
 async def test_a_cancelled_run_gives_its_lease_back(store: ContextPointerStore) -> None:

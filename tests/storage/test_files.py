@@ -254,23 +254,36 @@ def test_a_refused_put_leaves_the_old_bytes_and_nothing_else(
     assert (blobs.get("q/a"), names(blobs.base_dir / "q")) == (b"inside", ["a"])
 
 
+def before_each_flush(patch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Call a function with the descriptor of each file or folder that is flushed."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        act(descriptor)
+        real(descriptor)
+
+    patch.setattr(os, "fsync", fsync)
+
+
+def is_folder(descriptor: int) -> bool:
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)
+
+
 @pytest.mark.parametrize(
-    ("is_folder", "error"),
+    ("of_folder", "error"),
     [pytest.param(False, errno.EIO, id="F-061"), pytest.param(True, errno.EACCES, id="F-064")],
 )
 def test_a_failed_flush_is_an_error_and_not_retried(
-    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch, is_folder: bool, error: int
+    blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch, of_folder: bool, error: int
 ) -> None:
-    real = os.fsync
     failed = []
 
-    def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode) is is_folder:
+    def fail(descriptor: int) -> None:
+        if is_folder(descriptor) is of_folder:
             failed.append(descriptor)
             raise OSError(error, os.strerror(error))
-        real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    before_each_flush(monkeypatch, fail)
     with pytest.raises(StoreError, match=errno.errorcode[error]):
         blobs.put("q/a", b"new")
     assert len(failed) == 1
@@ -313,19 +326,16 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
     full.put("q/a", b"1")
     with full.lock("q"):
         pass
-    real_fsync, real_replace = os.fsync, os.replace
+    real_replace = os.replace
 
-    def fsync(descriptor: int) -> None:
-        events.append(
-            "flush folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "flush file"
-        )
-        real_fsync(descriptor)
+    def flush(descriptor: int) -> None:
+        events.append("flush folder" if is_folder(descriptor) else "flush file")
 
     def replace(source: str, target: str, **folders: int) -> None:
         events.append(f"name {target}")
         real_replace(source, target, **folders)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    before_each_flush(monkeypatch, flush)
     monkeypatch.setattr(os, "replace", replace)
     full.put("q/a", b"2")
     assert events == ["flush file", "name a", "flush folder"]
@@ -376,13 +386,11 @@ def test_a_killed_writers_folder_is_flushed_before_its_lock(
 ) -> None:
     (tmp_path / "q").mkdir()  # by a writer that was killed before it flushed the base
     flushed = list[tuple[int, bool]]()
-    real_fsync = os.fsync
 
-    def fsync(descriptor: int) -> None:
+    def flush(descriptor: int) -> None:
         flushed.append((os.fstat(descriptor).st_ino, (tmp_path / "q" / ".lock").exists()))
-        real_fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    before_each_flush(monkeypatch, flush)
     base = tmp_path.stat().st_ino
     with FileBlobStore(tmp_path, durability="rename").lock("q") as folder:
         folder.put(("a", b"1"))
@@ -546,14 +554,12 @@ def test_the_removal_of_a_folder_is_flushed(
     store.put("q/a", b"1")
     store.delete("q/a")
     flushed: list[int] = []
-    flush = os.fsync
 
-    def recorded(descriptor: int) -> None:
+    def flush(descriptor: int) -> None:
         if not (tmp_path / "base" / "q").exists():
             flushed.append(os.fstat(descriptor).st_ino)
-        flush(descriptor)
 
-    monkeypatch.setattr(os, "fsync", recorded)
+    before_each_flush(monkeypatch, flush)
     store.remove_folder("q")
     assert not (tmp_path / "base" / "q").exists()
     base = (tmp_path / "base").stat().st_ino

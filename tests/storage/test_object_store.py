@@ -31,7 +31,6 @@ from llm_common.errors import (
     PointerNotFoundError,
     StoreError,
     StoreFullError,
-    install_command,
 )
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import (
@@ -399,22 +398,6 @@ def test_no_error_of_obstore_is_left_untranslated() -> None:
             _request("be read", fail)
         for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
             assert SECRET not in repr(twin)
-
-
-def test_without_obstore_the_import_names_the_extra() -> None:
-    program = """
-import sys
-sys.modules["obstore"] = None
-import llm_common.agents, llm_common.errors, llm_common.storage, llm_common.testing
-try:
-    llm_common.agents.ObjectContextPointerStore
-except llm_common.errors.ConfigError as exc:
-    print(exc)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert install_command("object-store") in done.stdout
 
 
 def test_importing_the_agents_does_not_import_obstore() -> None:
