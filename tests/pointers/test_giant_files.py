@@ -7,19 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import obstore.store
 import pytest
 
 from llm_common.agents import (
     ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
-    ObjectContextPointerStore,
 )
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
-from llm_common.pointers.records import MAX_RECORD_BYTES, LockedRecords
-from llm_common.storage import MemoryBlobStore
+from llm_common.pointers.records import MAX_RECORD_BYTES
 from llm_common.storage.blob import OWN_FOLDER
+from tests.pointers.conftest import opener
 
 GIANT_BYTES = 8_000_000_000
 ADDRESS_SPACE_BYTES = 3_000_000_000
@@ -141,13 +139,8 @@ async def test_repair_keeps_a_result_that_does_not_fit_in_memory_s0_21(tmp_path:
 
 @pytest.mark.parametrize("home", ["memory", "objects"])
 @pytest.mark.parametrize("kind", ["meta.json", "result.json"])
-async def test_a_blob_over_its_size_limit_is_damaged(home: str, kind: str) -> None:
-    memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
-    store = (
-        ContextPointerStore(LockedRecords(memory))
-        if home == "memory"
-        else ObjectContextPointerStore(objects)
-    )
+async def test_a_blob_over_its_size_limit_is_damaged(tmp_path: Path, home: str, kind: str) -> None:
+    store = opener(home, tmp_path)()
     hit, well = await save(store, "hit"), await save(store, "well")
     [key] = [
         f"q/{name}"

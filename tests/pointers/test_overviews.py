@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-import obstore.store
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -19,21 +18,15 @@ from llm_common.agents import (
 )
 from llm_common.core import UpperBoundCounter
 from llm_common.pointers import find_pointers
-from llm_common.pointers.object_records import ObjectContextPointerStore
 from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.text.display import to_json
-
-MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {
-    "files": lambda folder: FileContextPointerStore(folder, durability="rename"),
-    "memory": lambda _: InMemoryContextPointerStore(),
-    "objects": lambda _: ObjectContextPointerStore(obstore.store.MemoryStore()),
-}
+from tests.pointers.conftest import Open, opener
 
 
-@pytest.fixture(params=MAKERS)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
+@pytest.fixture
+async def store(open_store: Open) -> ContextPointerStore:
     """Create query `a` with five outputs, one of which expires, and query `b` with one."""
-    made = MAKERS[request.param](tmp_path / "base")
+    made = open_store()
 
     for number in range(5):
         ttl_s = 60.0 if number == 4 else None
@@ -61,9 +54,9 @@ def test_queries_report_their_pointers_and_bytes(store: ContextPointerStore) -> 
     assert all(one.bytes > 500 and one.changed_at and not one.problem for one in found.values())
 
 
-@pytest.mark.parametrize("maker", ["files", "memory"])
-async def test_the_query_that_changed_last_is_listed_first(tmp_path: Path, maker: str) -> None:
-    store = MAKERS[maker](tmp_path / "base")
+@pytest.mark.parametrize("home", ["files", "memory"])
+async def test_the_query_that_changed_last_is_listed_first(tmp_path: Path, home: str) -> None:
+    store = opener(home, tmp_path / "base")()
     for number, query_id in enumerate(("b", "a", "c", "a")):
         await store.save(
             query_id=query_id, task_id=None, tool_name="t", args={"number": number}, result=1

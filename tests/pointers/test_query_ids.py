@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import obstore.store
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -11,8 +10,6 @@ from llm_common.agents import (
     ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
-    InMemoryContextPointerStore,
-    ObjectContextPointerStore,
     ToolContextManager,
     compute_pointer_id,
 )
@@ -40,19 +37,6 @@ async def save(
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def open_store(home: str, base: Path) -> ContextPointerStore:
-    if home == "files":
-        return FileContextPointerStore(base, durability="rename")
-    if home == "memory":
-        return InMemoryContextPointerStore()
-    return ObjectContextPointerStore(obstore.store.MemoryStore())
-
-
-@pytest.fixture(params=["files", "memory", "objects"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
-    return open_store(request.param, tmp_path / "base")
 
 
 async def test_every_method_of_a_store_accepts_the_id_s0_11(store: ContextPointerStore) -> None:

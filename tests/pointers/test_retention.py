@@ -9,9 +9,9 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,11 @@ from llm_common.errors import (
 )
 from llm_common.pointers import find_pointers
 from llm_common.pointers.listing import PointerListing
-from llm_common.pointers.records import LockedRecords, Transaction
+from llm_common.pointers.records import Transaction
 from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
+from tests.pointers.conftest import HOMES, Open, opener
 from tests.pointers.names import next_key
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,31 +62,14 @@ class Clock:
         self.moment += timedelta(seconds=seconds)
 
 
-Open = Callable[..., ContextPointerStore]
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
-def opener(home: str, base: Path, clock: Clock) -> Open:
-    """Return a function that opens the same store again, as after a restart."""
-    memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
-
-    def open_store(**options: Any) -> ContextPointerStore:
-        if home == "files":
-            return FileContextPointerStore(base, durability="rename", clock=clock, **options)
-        if home == "memory":
-            return ContextPointerStore(LockedRecords(memory), clock=clock, **options)
-        return ObjectContextPointerStore(objects, clock=clock, **options)
-
-    return open_store
-
-
-@pytest.fixture(params=["files", "memory", "objects"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Open:
-    return opener(request.param, tmp_path / "base", clock)
+@pytest.fixture
+def open_store(open_store: Open, clock: Clock) -> Open:
+    return partial(open_store, clock=clock)
 
 
 async def save(
@@ -317,12 +301,14 @@ async def test_the_life_of_another_or_an_expired_result_of_a_call_does_not_count
 async def test_reading_waits_for_no_writer_and_needs_no_write_s0_21(
     tmp_path: Path, clock: Clock
 ) -> None:
-    store = opener("files", tmp_path, clock)(lock_timeout_s=60)
+    store = partial(opener("files", tmp_path), clock=clock)(lock_timeout_s=60)
     pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
     clock.move(20 * HOUR)
 
     def read(_: Transaction) -> Any:  # under the lock of a writer
-        return opener("files", tmp_path, clock)(lock_timeout_s=60).load_result(pointer=pointer)
+        return partial(opener("files", tmp_path), clock=clock)(lock_timeout_s=60).load_result(
+            pointer=pointer
+        )
 
     assert store.records.change("q", read) == "x"
     assert store.list(query_id="q") == [pointer]
@@ -647,7 +633,9 @@ class Retaining(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
         self.clock = Clock()
-        self.open_store = opener(self.home, Path(self.folder.name) / "base", self.clock)
+        self.open_store = partial(
+            opener(self.home, Path(self.folder.name) / "base"), clock=self.clock
+        )
         self.results: dict[str, tuple[int, float | None, bool]] = {}
         self.pointers: dict[str, ContextPointer] = {}
         self.reasons: dict[str, str] = {}
@@ -789,7 +777,7 @@ class Retaining(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     "examples", [pytest.param(12, id="short"), pytest.param(1_000, marks=pytest.mark.torture)]
 )
-@pytest.mark.parametrize("home", ["files", "memory", "objects"])
+@pytest.mark.parametrize("home", HOMES)
 def test_the_store_matches_its_model_s0_21(home: str, examples: int) -> None:
     machine = type("Machine", (Retaining,), {"home": home})
     run_state_machine_as_test(

@@ -9,16 +9,8 @@ import pytest
 from llm_common.agents import (
     ContextPointerStore,
     FileContextPointerStore,
-    InMemoryContextPointerStore,
 )
 from llm_common.pointers.run_lease import only_run
-
-
-@pytest.fixture(params=["files", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
-    if request.param == "files":
-        return FileContextPointerStore(tmp_path / "store")
-    return InMemoryContextPointerStore()
 
 
 async def test_a_cancelled_run_gives_its_lease_back(store: ContextPointerStore) -> None:
