@@ -1,7 +1,6 @@
-"""Programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
+"""Programs that use a store, run as `python programs.py NAME BASE ...`.
 
-They import the public API of the library only. Each prints one line of JSON with its saves, or with the exits of
-its children.
+Each prints one line of JSON with its saves, or with the exits of its children.
 """
 
 import asyncio
@@ -22,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from llm_common.agents import FileContextPointerStore
+from llm_common.errors import StoreError
 from tests.forking import run_in_child
 
 CHILD_PATIENCE_S = 30
@@ -46,8 +47,6 @@ async def save(store: Any, query_id: str, number: int, size: int = 0) -> int:
 
 
 def open_store(base: Path, *, flush: bool = False) -> Any:
-    from llm_common.agents import FileContextPointerStore
-
     return FileContextPointerStore(
         base, lock_timeout_s=60, durability="full" if flush else "rename"
     )
@@ -218,7 +217,6 @@ def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> N
 
 def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
     """Save while no thread can be started, then while threads can be started again."""
-    from llm_common.errors import StoreError
 
     def outcomes_of(saves: list[Any]) -> list[str]:
         async def all_of_them() -> list[Any]:

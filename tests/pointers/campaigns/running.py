@@ -1,4 +1,4 @@
-"""Runs `programs.py` in several interpreters beside busy loops, each within a time limit."""
+"""Runs `programs.py` in interpreters of its own beside busy loops, each within a time limit."""
 
 import os
 import signal
@@ -9,29 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 import llm_common
 
-__all__ = ["INTERPRETERS", "NEVER_ENDED", "Ending", "busy_loops", "run", "start"]
+__all__ = ["NEVER_ENDED", "Ending", "busy_loops", "run", "start"]
 
 NEVER_ENDED = "never ended"
 MAX_BUSY_S = 1_800
 
 _PROGRAMS = Path(__file__).with_name("programs.py")
 _PACKAGE = Path(llm_common.__file__).parents[1]
-_OTHERS = [path for path in os.environ.get("LLM_COMMON_TEST_PYTHONS", "").split(":") if path]
-
-INTERPRETERS = pytest.mark.parametrize(
-    "python", [pytest.param(sys.executable, id="this-python"), *_OTHERS]
-)
-"""This interpreter and those of `LLM_COMMON_TEST_PYTHONS`: paths with colons, each with what the package needs."""
 
 
-def start(python: str, program: str, *args: object) -> subprocess.Popen[str]:
+def start(program: str, *args: object) -> subprocess.Popen[str]:
     """Start a program of `programs.py` with its output in pipes."""
     return subprocess.Popen(
-        [python, "-B", str(_PROGRAMS), program, *map(str, args)],
+        [sys.executable, "-B", str(_PROGRAMS), program, *map(str, args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -54,9 +46,9 @@ class Ending:
     errors: str
 
 
-def run(python: str, program: str, *args: object, patience_s: float = 60) -> Ending:
+def run(program: str, *args: object, patience_s: float = 60) -> Ending:
     """Run a program of `programs.py`, and kill it after `patience_s`."""
-    with start(python, program, *args) as process:
+    with start(program, *args) as process:
         try:
             output, errors = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:

@@ -17,14 +17,14 @@ import pytest
 
 from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.programs import value_of
-from tests.pointers.campaigns.running import INTERPRETERS, NEVER_ENDED, busy_loops, run
+from tests.pointers.campaigns.running import NEVER_ENDED, busy_loops, run
 
 AT_A_TIME = 3
 MAX_HANGING = 3
 
 
 def run_programs(
-    python: str, program: str, base: Path, *, count: int, busy: int, patience_s: float = 60
+    program: str, base: Path, *, count: int, busy: int, patience_s: float = 60
 ) -> tuple[Counter[str], list[str]]:
     """Run some programs, and return how many ended and what was wrong.
 
@@ -35,7 +35,7 @@ def run_programs(
     def run_one(seed: int) -> None:
         if figures[NEVER_ENDED] >= MAX_HANGING:
             return
-        ending = run(python, program, base, seed, patience_s=patience_s)
+        ending = run(program, base, seed, patience_s=patience_s)
         figures[ending.status] += 1
         if ending.status == "ended":
             figures.update(wrong_with(base, seed, json.loads(ending.output)))
@@ -61,26 +61,20 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
     return wrong
 
 
-@INTERPRETERS
 @pytest.mark.parametrize(("program", "busy"), [("saves", 4), ("cancelled", 1)])
 @pytest.mark.parametrize(
     "count", [pytest.param(1, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
 )
 def test_a_program_that_saved_ends_f_154_s0_20(
-    tmp_path: Path, python: str, program: str, busy: int, count: int
+    tmp_path: Path, program: str, busy: int, count: int
 ) -> None:
-    figures, errors = run_programs(
-        python, program, tmp_path, count=count, busy=busy if count > 1 else 0
-    )
+    figures, errors = run_programs(program, tmp_path, count=count, busy=busy if count > 1 else 0)
     assert figures == {"ended": count}, errors
 
 
-@INTERPRETERS
-def test_the_harness_catches_a_program_that_never_ends_f_154(tmp_path: Path, python: str) -> None:
+def test_the_harness_catches_a_program_that_never_ends_f_154(tmp_path: Path) -> None:
     for patience_s in (1, 10, 50):  # a busy machine needs longer to start the program
-        figures, errors = run_programs(
-            python, "stuck", tmp_path, count=1, busy=0, patience_s=patience_s
-        )
+        figures, errors = run_programs("stuck", tmp_path, count=1, busy=0, patience_s=patience_s)
         assert figures == {NEVER_ENDED: 1}
         if errors[0]:
             break
@@ -98,19 +92,18 @@ def base_of_another_user() -> Iterator[tuple[Path, int]]:
     shutil.rmtree(base)
 
 
-@INTERPRETERS
 @pytest.mark.parametrize(
     "rounds", [pytest.param(1, id="short"), pytest.param(20, id="full", marks=pytest.mark.torture)]
 )
 def test_without_threads_saves_fail_typed_then_work_again_f_157_s0_20(
-    base_of_another_user: tuple[Path, int], python: str, rounds: int
+    base_of_another_user: tuple[Path, int], rounds: int
 ) -> None:
     base, uid = base_of_another_user
     for number in range(rounds):
         (base / str(number)).mkdir()
         if os.geteuid() == 0:
             os.chown(base / str(number), uid, uid)
-        ending = run(python, "no-threads", base / str(number), uid)
+        ending = run("no-threads", base / str(number), uid)
         assert ending.status == "ended", ending.errors
         check(json.loads(ending.output))
 

@@ -27,7 +27,7 @@ from tests.pointers.campaigns.programs import (
     save_fork_and_die,
     stop_measuring,
 )
-from tests.pointers.campaigns.running import INTERPRETERS, run, start
+from tests.pointers.campaigns.running import run, start
 from tests.pointers.campaigns.traffic import save
 
 COUNTS = pytest.mark.parametrize(
@@ -38,14 +38,13 @@ SIZES = pytest.mark.parametrize(
 )
 
 
-@INTERPRETERS
 @COUNTS
 @SIZES
 @pytest.mark.parametrize("how", ["os", pytest.param("multiprocessing", marks=pytest.mark.torture)])
 def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
-    tmp_path: Path, python: str, how: str, count: int, size: int
+    tmp_path: Path, how: str, count: int, size: int
 ) -> None:
-    ending = run(python, "fork-children", tmp_path, how, count, size, patience_s=1_200)
+    ending = run("fork-children", tmp_path, how, count, size, patience_s=1_200)
     assert ending.status == "ended", ending.errors
     ends = json.loads(ending.output)
     assert ends == {"ended": count}, ending.errors
@@ -117,15 +116,14 @@ def outcome_after_kill(start_parent: StartParent, store: Any, number: int) -> st
     return "saved"
 
 
-@INTERPRETERS
 @pytest.mark.parametrize(
     "kills", [pytest.param(1, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
 )
 def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
-    tmp_path: Path, python: str, kills: int
+    tmp_path: Path, kills: int
 ) -> None:
     def start_parent(number: int) -> int:
-        with start(python, "fork-and-die", tmp_path, number) as process:
+        with start("fork-and-die", tmp_path, number) as process:
             output, errors = process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL, errors
         return int(output)
