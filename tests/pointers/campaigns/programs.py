@@ -1,6 +1,6 @@
 """Programs that use a store, run as `python programs.py NAME BASE ...`.
 
-Each prints one line of JSON with its saves, or with the exits of its children.
+Each prints one line of JSON with its saves.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import random
 import resource
-import signal
 import sys
 import threading
 import time
@@ -190,31 +189,6 @@ def fork_while_saving(
     return ends
 
 
-def fork_children(base: Path, how: str, count: str, size: str) -> Counter[str]:
-    return fork_while_saving(open_store, base, how=how, count=int(count), size=int(size))
-
-
-def fork_and_die(base: Path, seed: str) -> None:
-    """Fork a sleeping child during a save, print its process id, and be killed."""
-    save_fork_and_die(
-        open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode())
-    )
-
-
-def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> None:
-    stop_measuring()
-    with saving_thread(store, size=2_500_000):
-        time.sleep(random.Random(seed).uniform(0, 0.05))
-        child = os.fork()
-        if child == 0:
-            for descriptor in (0, 1, 2):
-                os.close(descriptor)  # the test reads them to their end
-            time.sleep(20)
-            os._exit(0)
-        send(child)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
     """Save while no thread can be started, then while threads can be started again."""
 
@@ -289,8 +263,6 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "saves": lambda base, seed: end_after_saves(base, int(seed)),
     "cancelled": lambda base, seed: end_during_saves(base, int(seed)),
     "stuck": lambda base, seed: never_end(base, int(seed)),
-    "fork-children": fork_children,
-    "fork-and-die": fork_and_die,
     "no-threads": save_without_threads,
 }
 

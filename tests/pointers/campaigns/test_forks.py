@@ -1,7 +1,6 @@
 """Forks during a save in another thread, and kills of the parent."""
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -24,10 +23,10 @@ from tests.pointers.campaigns.naive_locking_store import NaiveLockingStore
 from tests.pointers.campaigns.programs import (
     end_of_child,
     fork_while_saving,
-    save_fork_and_die,
+    open_store,
+    saving_thread,
     stop_measuring,
 )
-from tests.pointers.campaigns.running import run, start
 from tests.pointers.campaigns.traffic import save
 
 COUNTS = pytest.mark.parametrize(
@@ -44,10 +43,10 @@ SIZES = pytest.mark.parametrize(
 def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
     tmp_path: Path, how: str, count: int, size: int
 ) -> None:
-    ending = run("fork-children", tmp_path, how, count, size, patience_s=1_200)
-    assert ending.status == "ended", ending.errors
-    ends = json.loads(ending.output)
-    assert ends == {"ended": count}, ending.errors
+    ends = answer(
+        fork_while_saving, open_store, tmp_path, how=how, count=count, size=size, timeout_s=1_200
+    )
+    assert ends == {"ended": count}
 
 
 def save_list_and_choose(store: FileContextPointerStore, name: str) -> None:
@@ -96,16 +95,25 @@ def test_the_harness_catches_a_lock_that_a_forked_child_cannot_get_f_158(tmp_pat
     assert answer(forking, NaiveLockingStore, tmp_path)["never ended"]
 
 
-StartParent = Callable[[int], int]
-"""Starts a parent that forks a child during a save and is killed.
+def fork_and_die(sender: Connection, make: Callable[[Path], Any], base: Path, number: int) -> None:
+    """Fork a sleeping child during a save, send its process id, and be killed."""
+    stop_measuring()
+    with saving_thread(make(base), size=2_500_000):
+        time.sleep(random.Random(number).uniform(0, 0.05))
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(20)
+            os._exit(0)
+        sender.send(pid)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-Gives the process id of the child.
-"""
 
-
-def outcome_after_kill(start_parent: StartParent, store: Any, number: int) -> str:
+def outcome_after_kill(make: Callable[[Path], Any], base: Path, store: Any, number: int) -> str:
     """Save after the kill of a parent whose child still runs: "saved" or "locked"."""
-    pid = start_parent(number)
+    with child(fork_and_die, make, base, number) as (process, receiver):
+        pid = receiver.recv()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
     try:
         asyncio.run(save(store, f"after {number}", number))
     except LockTimeoutError:
@@ -122,30 +130,13 @@ def outcome_after_kill(start_parent: StartParent, store: Any, number: int) -> st
 def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
     tmp_path: Path, kills: int
 ) -> None:
-    def start_parent(number: int) -> int:
-        with start("fork-and-die", tmp_path, number) as process:
-            output, errors = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL, errors
-        return int(output)
-
-    store = FileContextPointerStore(tmp_path, lock_timeout_s=10)
-    outcomes = Counter(outcome_after_kill(start_parent, store, number) for number in range(kills))
-    assert outcomes == {"saved": kills}
-
-
-def fork_and_die_naively(connection: Connection, base: Path, number: int) -> None:
-    save_fork_and_die(NaiveLockingStore(base, thread_lock=False), str(number), connection.send)
+    make, store = partial(open_store, flush=True), FileContextPointerStore(tmp_path)
+    outcomes = {outcome_after_kill(make, tmp_path, store, number) for number in range(kills)}
+    assert outcomes == {"saved"}
 
 
 def test_the_harness_catches_a_lock_that_a_forked_child_keeps_f_158(tmp_path: Path) -> None:
-    def start_parent(number: int) -> int:
-        with child(fork_and_die_naively, tmp_path, number) as (process, connection):
-            pid: int = connection.recv()
-            process.join(10)
-            assert process.exitcode == -signal.SIGKILL
-        return pid
-
+    make = partial(NaiveLockingStore, thread_lock=False)
     store = NaiveLockingStore(tmp_path, lock_timeout_s=0.2)
     # On a busy machine many parents die before they hold the lock.
-    outcomes = (outcome_after_kill(start_parent, store, number) for number in range(60))
-    assert "locked" in outcomes
+    assert "locked" in (outcome_after_kill(make, tmp_path, store, number) for number in range(60))
