@@ -5,6 +5,7 @@ import os
 import resource
 import secrets
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from llm_common.errors import (
 from llm_common.storage import Durability, FileBlobStore, LockingBlobStore
 from tests.contracts.blob_contract import LockingBlobStoreContract
 from tests.forking import run_in_child
+from tests.pointers.campaigns.children import child
 
 SECRET = b"outside the store"
 
@@ -421,6 +424,33 @@ def test_a_failed_put_of_several_leaves_whole_files_f_059(
         assert (names(tmp_path / "q"), folder.get("a")) == (["a"], b"1")
 
 
+def hold_and_fork(sender: Connection, base: Path) -> None:
+    """Fork a sleeping child inside a lock, and send its process id."""
+    with FileBlobStore(base).lock("q"):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+        sender.send(pid)
+        time.sleep(30)
+
+
+def test_the_forked_child_of_a_killed_process_keeps_no_lock_f_069_f_158(
+    blobs: FileBlobStore,
+) -> None:
+    with child(hold_and_fork, blobs.base_dir) as (holder, receiver):
+        pid = receiver.recv()
+        try:
+            with pytest.raises(LockTimeoutError), blobs.lock("q"):
+                pytest.fail("entered a folder that another process holds")
+            holder.kill()
+            # A busy machine takes its time to end a process.
+            with FileBlobStore(blobs.base_dir, lock_timeout_s=20).lock("q"):
+                os.kill(pid, 0)  # it lives
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_child_forked_inside_a_lock_does_no_harm_f_069_f_158(
     blobs: FileBlobStore,
 ) -> None:
@@ -534,8 +564,8 @@ def test_a_forked_child_that_outlives_a_holder_holds_nothing_f_069(
     take = getattr(blobs, use)
     read_end, write_end = os.pipe()
     with take("q"):
-        child = os.fork()
-        if child == 0:
+        pid = os.fork()
+        if pid == 0:
             os.close(write_end)
             os.read(read_end, 1)  # until the parent has closed its end
             os._exit(0)
@@ -543,7 +573,7 @@ def test_a_forked_child_that_outlives_a_holder_holds_nothing_f_069(
         pass
     os.close(write_end)
     os.close(read_end)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(("durability", "is_flushed"), [("full", True), ("rename", False)])
