@@ -1,6 +1,7 @@
 """Faults at the n-th file operation of a change, and what must hold afterwards."""
 
 import asyncio
+import gc
 import itertools
 import os
 import shutil
@@ -65,6 +66,7 @@ def each_copy(
     The caller ends it.
     """
     prepare(base / "before")
+    gc.collect()  # of earlier tests, whose descriptors would be counted
     for number in itertools.count(start, step):
         copy = base / str(number)
         if (base / "before").exists():
