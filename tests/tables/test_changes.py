@@ -1,6 +1,5 @@
 """What differs between two results: rows by key, fields, lines of text."""
 
-import copy
 import json
 import random
 import time
@@ -22,95 +21,134 @@ def changed(old: Any, new: Any) -> str | None:
 
 
 def rows(**cells: Any) -> list[dict[str, Any]]:
-    copied = copy.deepcopy(ROWS)
-    copied[7].update(cells)
-    return copied
+    """Return the rows with other cells in one of them."""
+    return [*ROWS[:7], ROWS[7] | cells, *ROWS[8:]]
 
 
-def test_members_with_a_key_that_swap_their_owners_are_told_t_05() -> None:
-    members = {f"n{n}": {"key": "k", "v": n} for n in range(5)}
-    old = {"a": {"key": "k", "v": 101}, "b": {"key": "k", "v": 102}, **members}
-    new = {"a": {"key": "k", "v": 102}, "b": {"key": "k", "v": 101}, **members}
-    assert changed(old, new) == (
-        "7 records before, 7 now: 5 are the same, 2 changed, 0 came, 0 went.\n"
-        "Changed, by key_2:\n"
-        "a: v: 101 → 102\n"
-        "b: v: 102 → 101"
-    )
-
-
-def test_keys_have_one_name_if_only_the_new_members_have_a_key_t_05() -> None:
-    old: dict[str, Any] = {f"n{n}": {"v": n} for n in range(5)}
-    new: dict[str, Any] = {f"n{n}": {"v": n, "key": "k"} for n in range(5)}
-    assert str(changed(old, new)).endswith("\nn4: key: (missing) → k")
-
-
-def test_rows_are_matched_by_their_id_and_cells_are_old_then_new_t_05() -> None:
-    new = rows(name="bolt", size={"w": 7, "h": 5})
-    del new[3]
-    new.append({"name": "nut", "id": 900})
-    assert changed(ROWS, new) == (
-        "100 records before, 100 now: 98 are the same, 1 changed, 1 came, 1 went.\n"
-        "Changed, by id:\n"
-        '7: name: part 7 → bolt; size.h: "5" → 5\n'
-        "Columns: name | id | size.w | size.h\n"
-        "Came:\n"
-        "nut | 900 | (missing) | (missing)\n"
-        "Went:\n"
-        'part 3 | 3 | 3 | "5"'
-    )
+BOLT = rows(name="bolt", size={"w": 7, "h": 5})
+LINES = [f"line {n}" for n in range(1, 101)]
+MEMBERS = {f"n{n}": {"key": "k", "v": n} for n in range(5)}
+TOWNS: list[dict[str, Any]] = [{"sort": "a", "city": f"town {n}", "lines": n} for n in range(5)]
+KEYLESS = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 2, "b": 3}]
+ONE_OF_100 = "100 records before, 100 now: 99 are the same, 1 changed, 0 came, 0 went.\n"
+JSON_LINES = "\n".join(map(json.dumps, ROWS))
+CSV = "id,name\n" + "\n".join(f"{number},part {number}" for number in range(100))
+ONE_LINE = " lines before, {0} now: 1 went (-), 1 came (+), the others are the same.\n"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [(1, True, "1 → true"), (1, 1.0, "1 → 1.0"), (None, "null", 'null → "null"')],
-)
-def test_cells_of_different_kinds_differ_t_05(old: Any, new: Any, line: str) -> None:
-    text = changed(rows(name=old), rows(name=new))
-    assert text is not None
-    assert text.endswith(f"7: name: {line}")
-
-
-def test_an_order_alone_is_said_as_such_t_05() -> None:
-    text = changed(ROWS, ROWS[::-1])
-    assert text == "100 records, all the same. Only their order changed."
-    moved = changed(ROWS, rows(name="bolt")[::-1])
-    assert moved is not None
-    assert "The order of the others changed too." in moved
-
-
-def test_the_first_unique_column_is_the_key_if_none_is_named_as_an_id() -> None:
-    old = [{"sort": "a", "city": f"town {n}", "lines": n} for n in range(5)]
-    new = copy.deepcopy(old)
-    new[2]["lines"] = 50
-    text = changed(old, new)
-    assert text is not None
-    assert "Changed, by city:\ntown 2: lines: 2 → 50" in text
-
-
-def test_without_a_key_rows_come_and_go_as_a_whole() -> None:
-    old = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 2, "b": 3}]
-    new = [{"a": 1, "b": 2}, {"a": 2, "b": 2}, {"a": 2, "b": 3}]
-    text = changed(old, new)
-    assert text is not None
-    assert text.endswith("Columns: a | b\nCame:\n2 | 2\nWent:\n1 | 3")
-    # Which of two equal rows went, and whether the others moved, is open.
-    assert changed([*old, old[0]], old[::-1]) is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "text"),
     [
-        ({"page": {"next": "a"}}, {"page": {"next": "b"}}, "page.next: a → b"),
-        ({"total": 1}, {"total": 1, "next": None}, "next: (missing) → null"),
-        ({"total": 1}, {"total": True}, "total: 1 → true"),
-        ({"total": 1}, {"total": "1"}, 'total: 1 → "1"'),
-        ({"at": "a → b"}, {"at": ""}, 'at: "a → b" → ""'),
+        pytest.param(
+            ROWS,
+            [*BOLT[:3], *BOLT[4:], {"name": "nut", "id": 900}],
+            "100 records before, 100 now: 98 are the same, 1 changed, 1 came, 1 went.\n"
+            "Changed, by id:\n"
+            '7: name: part 7 → bolt; size.h: "5" → 5\n'
+            "Columns: name | id | size.w | size.h\n"
+            "Came:\n"
+            "nut | 900 | (missing) | (missing)\n"
+            "Went:\n"
+            'part 3 | 3 | 3 | "5"',
+            id="rows by their id, cells old then new",
+        ),
+        pytest.param(
+            {"a": {"key": "k", "v": 101}, "b": {"key": "k", "v": 102}, **MEMBERS},
+            {"a": {"key": "k", "v": 102}, "b": {"key": "k", "v": 101}, **MEMBERS},
+            "7 records before, 7 now: 5 are the same, 2 changed, 0 came, 0 went.\n"
+            "Changed, by key_2:\n"
+            "a: v: 101 → 102\n"
+            "b: v: 102 → 101",
+            id="members with a key that swap their owners",
+        ),
+        pytest.param(
+            {name: {"v": member["v"]} for name, member in MEMBERS.items()},
+            MEMBERS,
+            "5 records before, 5 now: 0 are the same, 5 changed, 0 came, 0 went.\n"
+            "Changed, by key_2:\n" + "\n".join(f"n{n}: key: (missing) → k" for n in range(5)),
+            id="only the new members have a key",
+        ),
+        *(
+            pytest.param(
+                rows(name=old),
+                rows(name=new),
+                f"{ONE_OF_100}Changed, by id:\n7: name: {line}",
+                id=f"cells of two kinds {line}",
+            )
+            for old, new, line in (
+                (1, True, "1 → true"),
+                (1, 1.0, "1 → 1.0"),
+                (None, "null", 'null → "null"'),
+            )
+        ),
+        pytest.param(
+            ROWS,
+            ROWS[::-1],
+            "100 records, all the same. Only their order changed.",
+            id="the order alone",
+        ),
+        pytest.param(
+            ROWS,
+            rows(name="bolt")[::-1],
+            f"{ONE_OF_100.strip()} The order of the others changed too.\n"
+            "Changed, by id:\n7: name: part 7 → bolt",
+            id="the order too",
+        ),
+        pytest.param(
+            TOWNS,
+            [*TOWNS[:2], TOWNS[2] | {"lines": 50}, *TOWNS[3:]],
+            "5 records before, 5 now: 4 are the same, 1 changed, 0 came, 0 went.\n"
+            "Changed, by city:\ntown 2: lines: 2 → 50",
+            id="the first unique column is the key",
+        ),
+        pytest.param(
+            KEYLESS,
+            [KEYLESS[0], {"a": 2, "b": 2}, KEYLESS[2]],
+            "3 records before, 3 now: 2 are the same, 0 changed, 1 came, 1 went.\n"
+            "Columns: a | b\nCame:\n2 | 2\nWent:\n1 | 3",
+            id="rows without a key",
+        ),
+        *(
+            pytest.param(
+                {"items": ROWS} | old,
+                {"items": ROWS} | new,
+                f"Other fields that changed:\n{line}",
+                id=f"a field beside records {line}",
+            )
+            for old, new, line in (
+                ({"page": {"next": "a"}}, {"page": {"next": "b"}}, "page.next: a → b"),
+                ({"total": 1}, {"total": 1, "next": None}, "next: (missing) → null"),
+                ({"total": 1}, {"total": True}, "total: 1 → true"),
+                ({"total": 1}, {"total": "1"}, 'total: 1 → "1"'),
+                ({"at": "a → b"}, {"at": ""}, 'at: "a → b" → ""'),
+            )
+        ),
+        *(
+            pytest.param(
+                CSV,
+                CSV.replace("7,part 7\n", f"7,{cell}\n"),
+                f"101{ONE_LINE.format(101)}-9: 7,part 7\n+9: 7,{cell}",
+                id=f"a line of a table {cell}",
+            )
+            for cell in (" bolt", '"bolt', "bolt,")
+        ),
+        pytest.param(
+            JSON_LINES,
+            "\n".join(map(json.dumps, rows(name="bolt"))),
+            f"100{ONE_LINE.format(100)}-8: {json.dumps(ROWS[7])}\n"
+            f"+8: {json.dumps(rows(name='bolt')[7])}",
+            id="JSON lines",
+        ),
+        pytest.param(
+            "\n".join(LINES),
+            "\n".join([*LINES[:9], "### new", *LINES[9:49], *LINES[50:]]),
+            f"100{ONE_LINE.format(100)}+10: ### new\n-50: line 50",
+            id="lines with their numbers",
+        ),
     ],
 )
-def test_fields_beside_records_are_told(old: Any, new: Any, line: str) -> None:
-    data = {"items": ROWS}
-    assert changed(data | old, data | new) == f"Other fields that changed:\n{line}"
+def test_what_changed_between_two_results_is_told_t_05(old: Any, new: Any, text: str) -> None:
+    assert changed(old, new) == text
 
 
 @pytest.mark.parametrize(
@@ -122,6 +160,8 @@ def test_fields_beside_records_are_told(old: Any, new: Any, line: str) -> None:
         ({"a": {"b": 1}}, {"a": 1}),
         ([{"id": 1, "a.b": 1}, {"id": 2, "c": 1}], [{"id": 1, "a": {"b": 1}}, {"id": 2, "c": 2}]),
         (json.dumps(ROWS), json.dumps(ROWS, indent=1)),
+        # Which of two equal rows went, and whether the others moved, is open.
+        ([*KEYLESS, KEYLESS[0]], KEYLESS[::-1]),
     ],
 )
 def test_what_cannot_be_written_has_no_changes_t_05(old: Any, new: Any) -> None:
@@ -144,41 +184,19 @@ def test_records_are_compared_in_every_form(write: Any) -> None:
     assert "7: name: part 7 → bolt" in text
 
 
-@pytest.mark.parametrize("cell", [" bolt", '"bolt', "bolt,"])
-def test_a_table_in_a_text_is_compared_by_lines_t_05(cell: str) -> None:
-    old = "id,name\n" + "\n".join(f"{number},part {number}" for number in range(100))
-    text = changed(old, old.replace("7,part 7\n", f"7,{cell}\n"))
-    assert text is not None
-    assert f"-9: 7,part 7\n+9: 7,{cell}" in text
-
-
-def test_json_lines_are_compared_by_lines_t_05() -> None:
-    old = [json.dumps(row) for row in ROWS]
-    new = [json.dumps(row) for row in rows(name="bolt")]
-    assert changed("\n".join(old), "\n".join(new)) == (
-        "100 lines before, 100 now: 1 went (-), 1 came (+), the others are the same.\n"
-        f"-8: {old[7]}\n+8: {new[7]}"
-    )
-
-
-def test_more_than_a_preview_has_room_for_is_not_written() -> None:
-    old: Any = ROWS
-    new: Any = [row | {"name": "x" * 60} for row in ROWS]
-    assert changed(old, new) is None
-    new = rows(name="bolt")
-    assert changes_between(old, new, max_chars=50) is None
-    new = [{"id": n, "stock": n} for n in range(1_000)]
-    assert changes_between([], new, max_chars=10**6) is None
-
-
-def test_lines_are_told_with_their_numbers_t_05() -> None:
-    old = [f"line {n}" for n in range(1, 101)]
-    new = [*old[:9], "### new", *old[9:49], *old[50:]]
-    assert line_changes("\n".join(old), "\n".join(new), max_chars=500) == (
-        "100 lines before, 100 now: 1 went (-), 1 came (+), the others are the same.\n"
-        "+10: ### new\n"
-        "-50: line 50"
-    )
+@pytest.mark.parametrize(
+    ("old", "new", "max_chars"),
+    [
+        (ROWS, [row | {"name": "x" * 60} for row in ROWS], 5_000),
+        (ROWS, rows(name="bolt"), 50),
+        ([], [{"id": n, "stock": n} for n in range(1_000)], 10**6),
+    ],
+    ids=["many changes", "little room", "many new rows"],
+)
+def test_more_than_a_preview_has_room_for_is_not_written(
+    old: Any, new: Any, max_chars: int
+) -> None:
+    assert changes_between(old, new, max_chars=max_chars) is None
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.lists(st.sampled_from("abc"), max_size=30))

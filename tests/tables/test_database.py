@@ -11,9 +11,10 @@ import pytest
 
 from llm_common.errors import ToolArgumentsError
 from llm_common.tables.finding import find_records
-from llm_common.tables.sql.database import MAX_RESULT_ROWS, NamedTable, QueryRows, RecordDatabase
+from llm_common.tables.sql.database import MAX_RESULT_ROWS, NamedTable, RecordDatabase
 from llm_common.tables.sql.functions import add_text_functions
 from llm_common.text.canonical import Json
+from tests.tables.reading import database_of
 
 ORDERS: list[Json] = [
     {"no": f"W{n:03}", "buyer": n % 7, "total": n * 1.5, "paid": n % 2 == 0, "tags": ["a", f"t{n}"]}
@@ -161,11 +162,7 @@ STOPPED = [
 
 @pytest.fixture
 def database() -> RecordDatabase:
-    records = {"orders": ORDERS, "buyers": BUYERS}
-    database = RecordDatabase()
-    for name, rows in records.items():
-        database.add([NamedTable(name, find_records(rows).tables[0])])
-    return database
+    return database_of(orders=ORDERS, buyers=BUYERS)
 
 
 @pytest.mark.parametrize("sql", [*REFUSED, *COPIED])
@@ -250,85 +247,70 @@ def test_a_mistake_is_answered_with_the_columns_of_its_tables_t_04(
     )
 
 
-def test_numbers_in_texts_compare_as_numbers_and_codes_stay_texts() -> None:
-    csv = "price,version,zip,mixed\n9.50,1.9,01234,1\n10.25,1.10,94107,x\n100.00,2.0,00001,3\n"
-    database = RecordDatabase()
-    database.add([NamedTable("t", find_records(csv).tables[0])])
-
-    def column(sql: str) -> list[object]:
-        return [row[0] for row in database.query(sql).rows]
-
-    assert column("SELECT price FROM t WHERE price > 10 ORDER BY price") == [10.25, 100]
-    assert column("SELECT version FROM t ORDER BY rowid") == ["1.9", "1.10", "2.0"]
-    assert column("SELECT zip FROM t WHERE zip = '01234' OR zip = 94107") == ["01234", "94107"]
-    assert column("SELECT mixed FROM t WHERE mixed = 'x'") == ["x"]
+GAPS: list[Json] = [
+    "id,price\na,9.50\nb,\nc,100.00\n",
+    [{"id": "a", "price": 9.5}, {"id": "b", "price": ""}, {"id": "c", "price": 100}],
+    [{"id": "a", "price": 9.5}, {"id": "b"}, {"id": "c", "price": 100}],
+]
+CODES = "price,version,zip,mixed\n9.50,1.9,01234,1\n10.25,1.10,94107,x\n100.00,2.0,00001,3\n"
+SPANS: list[Json] = [{"id": 2**63 + n, "name": f"n{n}"} for n in range(-3, 3)]
+NOTES: list[Json] = [{"id": "a", "note": ""}, {"id": "b", "note": "x"}, {"id": "", "note": ""}]
+ODD: list[Json] = [
+    {
+        'a"b': 1,
+        "select": "\ud800",
+        "x; DROP TABLE t": 10**30,
+        "nul\0": "a\0b",
+        "Ä": -(2**63),
+        "deep": {"a": {"b": float("1e300")}},
+    }
+] * 2
 
 
 @pytest.mark.parametrize(
-    "records",
+    ("records", "sql", "rows"),
     [
-        "id,price\na,9.50\nb,\nc,100.00\n",
-        [{"id": "a", "price": 9.5}, {"id": "b", "price": ""}, {"id": "c", "price": 100}],
-        [{"id": "a", "price": 9.5}, {"id": "b"}, {"id": "c", "price": 100}],
+        *((gaps, "SELECT id FROM t WHERE price > 50", (("c",),)) for gaps in GAPS),
+        *((gaps, "SELECT id FROM t WHERE price IS NULL", (("b",),)) for gaps in GAPS),
+        *((gaps, "SELECT id FROM t ORDER BY price DESC LIMIT 1", (("c",),)) for gaps in GAPS),
+        *(
+            (gaps, "SELECT max(price), avg(price), count(price) FROM t", ((100, 54.75, 2),))
+            for gaps in GAPS
+        ),
+        (CODES, "SELECT price FROM t WHERE price > 10 ORDER BY price", ((10.25,), (100,))),
+        (CODES, "SELECT version FROM t ORDER BY rowid", (("1.9",), ("1.10",), ("2.0",))),
+        (CODES, "SELECT zip FROM t WHERE zip = '01234' OR zip = 94107", (("01234",), ("94107",))),
+        (CODES, "SELECT mixed FROM t WHERE mixed = 'x'", (("x",),)),
+        (SPANS, f"SELECT count(*) FROM t WHERE id = '{2**63 - 3}'", ((1,),)),
+        (SPANS, f"SELECT count(*) FROM t WHERE id = '{2**63 + 2}'", ((1,),)),
+        (SPANS, f"SELECT {-(2**63)}, '{2**70}'", ((-(2**63), str(2**70)),)),
+        (NOTES, "SELECT count(*) FROM t WHERE note = ''", ((2,),)),
+        (ODD, "SELECT * FROM t LIMIT 1", ((1, "\\ud800", str(10**30), "a\0b", -(2**63), 1e300),)),
+        (ODD, 'SELECT "a""b", "select" FROM t LIMIT 1', ((1, "\\ud800"),)),
+        ("a,b\nx,5\ny,2.5\n", "SELECT b / 2 FROM t", ((2.5,), (1.25,))),
+        ("a,b\nx,5\ny,2\n", "SELECT b / 2 FROM t", ((2,), (1,))),
     ],
 )
-def test_empty_text_among_numbers_is_no_value(records: Json) -> None:
-    database = RecordDatabase()
-    database.add([NamedTable("t", find_records(records).tables[0])])
-    assert database.query("SELECT id FROM t WHERE price > 50").rows == (("c",),)
-    assert database.query("SELECT id FROM t WHERE price IS NULL").rows == (("b",),)
-    assert database.query("SELECT max(price), avg(price), count(price) FROM t").rows == (
-        (100, 54.75, 2),
-    )
-    assert database.query("SELECT id FROM t ORDER BY price DESC LIMIT 1").rows == (("c",),)
+def test_cells_are_compared_by_their_kind_t_15(
+    records: Json, sql: str, rows: tuple[tuple[object, ...], ...]
+) -> None:
+    assert database_of(t=records).query(sql).rows == rows
 
 
-def test_integers_of_over_64_bits_are_texts_and_a_query_says_so() -> None:
-    database = RecordDatabase()
-    ids: list[Json] = [{"id": 2**63 + n, "name": f"n{n}"} for n in range(-3, 3)]
-    database.add([NamedTable("spans", find_records(ids).tables[0])])
-    for number in (2**63 - 3, 2**63 + 2):
-        found = database.query(f"SELECT count(*) FROM spans WHERE id = '{number}'")
-        assert found.rows == ((1,),)
+def test_an_integer_of_over_64_bits_is_compared_as_text() -> None:
     with pytest.raises(ToolArgumentsError, match="compare with '9223372036854775810'"):
-        database.query("SELECT count(*) FROM spans WHERE id = 9223372036854775810")
-    assert database.query(f"SELECT {-(2**63)}, '{2**70}'").rows == ((-(2**63), str(2**70)),)
+        database_of(spans=SPANS).query("SELECT count(*) FROM spans WHERE id = 9223372036854775810")
 
 
-def test_empty_text_among_texts_is_kept() -> None:
-    records: list[Json] = [
-        {"id": "a", "note": ""},
-        {"id": "b", "note": "x"},
-        {"id": "", "note": ""},
-    ]
-    database = RecordDatabase()
-    database.add([NamedTable("t", find_records(records).tables[0])])
-    assert database.query("SELECT count(*) FROM t WHERE note = ''").rows == ((2,),)
-
-
-def test_odd_names_and_values_are_loaded() -> None:
-    rows: list[Json] = [
-        {
-            'a"b': 1,
-            "select": "\ud800",
-            "x; DROP TABLE t": 10**30,
-            "nul\0": "a\0b",
-            "Ä": -(2**63),
-            "deep": {"a": {"b": float("1e300")}},
-        }
-    ] * 2
-    database = RecordDatabase()
-    database.add([NamedTable("t", find_records(rows).tables[0])])
-    [row, _] = database.query("SELECT * FROM t").rows
-    assert row == (1, "\\ud800", str(10**30), "a\0b", -(2**63), 1e300)
-    assert database.query('SELECT "a""b", "select" FROM t').columns == ('a"b', "select")
-
-
-def test_long_answers_are_cut_and_say_so(database: RecordDatabase) -> None:
-    rows: QueryRows = database.query(ENDLESS + "SELECT x FROM c LIMIT 20000")
-    assert (len(rows.rows), rows.is_cut) == (MAX_RESULT_ROWS, True)
-    exact = database.query(ENDLESS + f"SELECT x FROM c LIMIT {MAX_RESULT_ROWS}")
-    assert (len(exact.rows), exact.is_cut) == (MAX_RESULT_ROWS, False)
+@pytest.mark.parametrize(
+    ("asked", "rows", "is_cut"),
+    [(20_000, MAX_RESULT_ROWS, True), (MAX_RESULT_ROWS, MAX_RESULT_ROWS, False)],
+)
+def test_long_answers_are_cut_and_say_so(
+    database: RecordDatabase, asked: int, rows: int, is_cut: bool
+) -> None:
+    found = database.query(ENDLESS + f"SELECT x FROM c LIMIT {asked}")
+    assert (len(found.rows), found.is_cut) == (rows, is_cut)
 
 
 def test_names_can_be_added_and_replaced(database: RecordDatabase) -> None:
@@ -395,8 +377,7 @@ LONG_CELLS: list[Json] = [{"id": n, "t": "a" * 300_000} for n in range(20)]
     ],
 )
 def test_long_texts_are_compared_in_time_that_grows_with_them_t_04(sql: str) -> None:
-    database = RecordDatabase()
-    database.add([NamedTable("long", find_records(LONG_CELLS).tables[0])])
+    database = database_of(long=LONG_CELLS)
     start_s = time.thread_time()
     assert len(database.query(sql).rows) == 1
     assert time.thread_time() - start_s < 4
@@ -420,8 +401,7 @@ DISTINCT = "WITH RECURSIVE n(i) AS (SELECT 200 UNION ALL SELECT i + 1 FROM n LIM
     ],
 )
 def test_what_would_take_long_within_one_function_is_refused_t_04(sql: str, problem: str) -> None:
-    database = RecordDatabase()
-    database.add([NamedTable("long", find_records(LONG_CELLS).tables[0])])
+    database = database_of(long=LONG_CELLS)
     start_s = time.thread_time()
     with pytest.raises(ToolArgumentsError, match=problem):
         database.query(sql)
@@ -429,89 +409,75 @@ def test_what_would_take_long_within_one_function_is_refused_t_04(sql: str, prob
     assert database.query("SELECT count(*) FROM long WHERE t GLOB '*a*a'").rows == ((20,),)
 
 
-def loaded(records: Json) -> RecordDatabase:
-    database = RecordDatabase()
-    database.add([NamedTable("t", find_records(records).tables[0])])
-    return database
-
-
 PRICES = 'item,price,price_text\na,"$1,200.50",x\nb,N/A,y\nc,$7.00,z\n'
 
 
 def test_values_stand_beside_their_texts_t_15() -> None:
-    database = loaded(PRICES)
+    database = database_of(t=PRICES)
     found = database.query("SELECT * FROM t ORDER BY price DESC LIMIT 1")
     assert found.columns == ("item", "price", "price_text", "price_text_2")
     assert found.rows == (("a", 1_200.5, "x", "$1,200.50"),)
-    assert found.notes == ("price has $ values, price_text_2 the texts.",)
     assert database.query("SELECT price_text_2 FROM t WHERE price IS NULL").rows == (("N/A",),)
-    assert database.query("SELECT price FROM t").notes == ()
-
-
-def test_whole_numbers_among_decimals_divide_as_decimals_t_15() -> None:
-    assert loaded("a,b\nx,5\ny,2.5\n").query("SELECT b / 2 FROM t").rows == ((2.5,), (1.25,))
-    assert loaded("a,b\nx,5\ny,2\n").query("SELECT b / 2 FROM t").rows == ((2,), (1,))
-
-
-def test_a_comparison_of_numbers_as_text_is_told_t_15() -> None:
-    database = loaded([{"id": n, "weight": f"{n},234"} for n in range(1, 30)])
-    note = "weight is text, compared by letters. number(weight) reads numbers in it."
-    assert database.query("SELECT max(Weight) FROM t").notes == (note,)
-    assert database.query("SELECT weight, id FROM t").notes == ()
-    assert database.query("SELECT id FROM t WHERE id > 5").notes == ()
-
-
-@pytest.mark.parametrize("flags", [(True, False), ("yes", "no")])
-def test_a_comparison_of_a_flag_says_what_it_is_t_15(flags: tuple[Json, Json]) -> None:
-    database = loaded([{"id": n, "active": flags[n % 2]} for n in range(30)])
-    found = database.query("SELECT count(*) FROM t WHERE active = 'yes'")
-    assert found.rows == ((0,),)
-    assert found.notes[0].startswith("active is 1 or 0.")
-    assert database.query("SELECT count(*) FROM t WHERE active").rows == ((15,),)
-
-
-def test_lines_that_are_no_rows_are_told_t_17() -> None:
-    csv = "id,name,qty\n" + "1,a,2\n" * 20
-    assert loaded(csv).query("SELECT count(*) FROM t").notes == ()
-    notes = loaded(csv + "total 40\n").query("SELECT count(*) FROM t").notes
-    assert notes == ("1 other line of its text is not in t.",)
-    notes = loaded(f"Sold in May\n\n{csv}\ntotal 40\n").query("SELECT count(*) FROM t").notes
-    assert notes == ("2 other lines of its text are not in t.",)
 
 
 def test_a_table_as_wide_as_sqlite_allows_is_loaded() -> None:
     record: dict[str, Json] = {f"c{n}": f"{n} %" for n in range(500)}
-    [row, _] = loaded([record, record]).query("SELECT * FROM t").rows
+    [row, _] = database_of(t=[record, record]).query("SELECT * FROM t").rows
     assert (len(row), row[499], row[500]) == (600, 499, "0 %")
 
 
-ANDROID = [f"03-17 16:13:{n:02}.811  1702  2395 {'DIE'[n % 3]} Tag: message {n}" for n in range(40)]
+CSV = "id,name,qty\n" + "1,a,2\n" * 20
+WEIGHTS: list[Json] = [{"id": n, "weight": f"{n},234"} for n in range(1, 30)]
+BY_LETTERS = "weight is text, compared by letters. number(weight) reads numbers in it."
+ANDROID = "\n".join(
+    f"03-17 16:13:{n:02}.811  1702  2395 {'DIE'[n % 3]} Tag: message {n}" for n in range(40)
+)
+NEVER_E = "level is never 'E' in t: SELECT DISTINCT level lists its values."
 
 
 @pytest.mark.parametrize(
-    "condition",
+    ("records", "sql", "notes"),
     [
-        "level = 'E'",
-        "upper(level) = 'E'",
-        "t.\"level\"=='E' AND pid = 1702",
-        "'x' = 'x' AND level='E'",
+        (
+            PRICES,
+            "SELECT item FROM t ORDER BY price",
+            ["price has $ values, price_text_2 the texts."],
+        ),
+        (PRICES, "SELECT price FROM t", []),
+        (WEIGHTS, "SELECT max(Weight) FROM t", [BY_LETTERS]),
+        (WEIGHTS, "SELECT weight, id FROM t", []),
+        (WEIGHTS, "SELECT id FROM t WHERE id > 5", []),
+        (CSV, "SELECT count(*) FROM t", []),
+        (
+            f"{CSV}total 40\n",
+            "SELECT count(*) FROM t",
+            ["1 other line of its text is not in t."],
+        ),
+        (
+            f"Sold in May\n\n{CSV}\ntotal 40\n",
+            "SELECT count(*) FROM t",
+            ["2 other lines of its text are not in t."],
+        ),
+        (ANDROID, "SELECT count(*) FROM t WHERE level = 'E'", [NEVER_E]),
+        (ANDROID, "SELECT count(*) FROM t WHERE upper(level) = 'E'", [NEVER_E]),
+        (ANDROID, "SELECT count(*) FROM t x WHERE x.\"level\"=='E' AND pid = 1702", [NEVER_E]),
+        (ANDROID, "SELECT count(*) FROM t WHERE 'x' = 'x' AND level='E'", [NEVER_E]),
+        (ANDROID, "SELECT count(*) FROM t WHERE level = 'ERROR'", []),
+        (ANDROID, "SELECT count(*) FROM t WHERE lower(level) = 'error'", []),
+        (ANDROID, "SELECT count(*) FROM t WHERE level != 'E'", []),
+        (ANDROID, "SELECT count(*) FROM t WHERE substr(level, 1, 1) = 'E'", []),
     ],
 )
-def test_a_text_that_no_cell_has_is_told_t_15(condition: str) -> None:
-    [table] = find_records("\n".join(ANDROID)).tables
-    database = RecordDatabase()
-    database.add([NamedTable("log_1", table)])
-    found = database.query(f"SELECT count(*) FROM log_1 AS t WHERE {condition}")
+def test_notes_say_what_a_query_may_have_got_wrong_t_15_t_17(
+    records: Json, sql: str, notes: list[str]
+) -> None:
+    assert [*database_of(t=records).query(sql).notes] == notes
+
+
+@pytest.mark.parametrize("flags", [(True, False), ("yes", "no")])
+def test_a_comparison_of_a_flag_says_what_it_is_t_15(flags: tuple[Json, Json]) -> None:
+    database = database_of(t=[{"id": n, "active": flags[n % 2]} for n in range(30)])
+    found = database.query("SELECT count(*) FROM t WHERE active = 'yes'")
     assert found.rows == ((0,),)
-    assert found.notes == ("level is never 'E' in log_1: SELECT DISTINCT level lists its values.",)
-
-
-@pytest.mark.parametrize(
-    "condition",
-    ["level = 'ERROR'", "lower(level) = 'error'", "level != 'E'", "substr(level, 1, 1) = 'E'"],
-)
-def test_a_condition_that_a_cell_meets_has_no_note_t_15(condition: str) -> None:
-    [table] = find_records("\n".join(ANDROID)).tables
-    database = RecordDatabase()
-    database.add([NamedTable("log_1", table)])
-    assert database.query(f"SELECT count(*) FROM log_1 WHERE {condition}").notes == ()
+    assert found.notes[0].startswith("active is 1 or 0.")
+    assert database.query("SELECT count(*) FROM t WHERE active").rows == ((15,),)

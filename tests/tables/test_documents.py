@@ -9,70 +9,66 @@ from typing import Any
 import pytest
 
 from llm_common.tables.finding import find_records
-from llm_common.tables.table import Table
+from tests.tables.reading import only_table
 
 SERVICES = "items:\n- name: web\n  port: 80\n- name: db\n  port: 5432\n"
-
-
-def only_table(value: Any) -> Table:
-    [table] = find_records(value).tables
-    return table
-
-
-def test_records_in_pythons_notation_are_read_t_03() -> None:
-    records = [{"id": n, "note": "a \"b\"\n'c'", "ok": True, "none": None} for n in range(3)]
-    assert only_table(str(records)).rows[2] == (2, "a \"b\"\n'c'", True, None)
-
-
-def test_tuples_of_a_query_have_no_heading_t_03() -> None:
-    rows = [("Ann", "Oslo"), ("Bob", "Rome")]
-    table = only_table(str(rows))
-    assert table.columns == ("column_1", "column_2")
-    assert table.rows == tuple(rows)
-    row = (Decimal("1.50"), date(2024, 1, 2), datetime(2024, 1, 2, 3, 4), "x")  # noqa: DTZ001
-    assert only_table(str([row, row])).rows[0] == ("1.50", "2024-01-02", "2024-01-02 03:04:00", "x")
-
-
-@pytest.mark.parametrize("text", ["[{'id': open('x')}, {'id': 1}]", "[{'a': 1}, {'a': 2}", "[a]"])
-def test_programs_and_halves_are_no_data_t_03(text: str) -> None:
-    assert find_records(text).tables == ()
-
-
-def test_elements_of_xml_are_records_t_03() -> None:
-    feed = (
-        '<?xml version="1.0"?>\n<feed xmlns="urn:x"><title>T</title>'
-        '<entry id="1"><name>A</name><link/></entry><entry id="2"><name>B</name></entry></feed>'
-    )
-    records = find_records(feed)
-    assert records.tables[0].path == "entry"
-    assert records.tables[0].columns == ("id", "name", "link")
-    assert records.tables[0].rows == (("1", "A", None), ("2", "B", None))
-    assert records.fields == (("title", "T"),)
+RECORDS = [{"id": n, "note": "a \"b\"\n'c'", "ok": True, "none": None} for n in range(3)]
+TYPED = (Decimal("1.50"), date(2024, 1, 2), datetime(2024, 1, 2, 3, 4), "x")  # noqa: DTZ001
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "columns", "last"),
     [
-        '<!DOCTYPE a [<!ENTITY x "y">]><a><b c="1"/><b c="&x;"/></a>',
-        "<article><p>Some <b>bold</b> text</p><p>More</p></article>",
-        "<ul><li><a>1</a><b>2</b></li><li><a>3</a><b>4</b></li></ul>",
-        "<a><b>1</b>",
+        pytest.param(
+            str(RECORDS),
+            ("id", "note", "ok", "none"),
+            (2, "a \"b\"\n'c'", True, None),
+            id="Python's notation",
+        ),
+        pytest.param(
+            str([("Ann", "Oslo"), ("Bob", "Rome")]),
+            ("column_1", "column_2"),
+            ("Bob", "Rome"),
+            id="tuples of a query",
+        ),
+        pytest.param(
+            str([TYPED, TYPED]),
+            ("column_1", "column_2", "column_3", "column_4"),
+            ("1.50", "2024-01-02", "2024-01-02 03:04:00", "x"),
+            id="numbers and times of a query",
+        ),
+        pytest.param("a: 1\nb: 2\n---\na: 3\nb: 4\n", ("a", "b"), ("3", "4"), id="YAML"),
     ],
-    ids=["entities", "document", "html", "half"],
 )
-def test_other_markup_is_a_text_t_03(text: str) -> None:
-    assert find_records(text).tables == ()
+def test_records_in_the_notation_of_programs_are_read_t_03(
+    text: str, columns: tuple[str, ...], last: tuple[object, ...]
+) -> None:
+    table = only_table(text)
+    assert (table.columns, table.rows[-1]) == (columns, last)
 
 
-def test_records_in_yaml_keep_their_texts_t_03() -> None:
-    text = (
-        "# note\nkind: List\nitems:\n- {code: 012, on: no, at: ~}\n- {code: 1_0, on: yes, at: x}\n"
-    )
+FEED = (
+    '<?xml version="1.0"?>\n<feed xmlns="urn:x"><title>T</title>'
+    '<entry id="1"><name>A</name><link/></entry><entry id="2"><name>B</name></entry></feed>'
+)
+LIST = "# note\nkind: List\nitems:\n- {code: 012, on: no, at: ~}\n- {code: 1_0, on: yes, at: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "rows", "field"),
+    [
+        pytest.param(FEED, "entry", (("1", "A", None), ("2", "B", None)), ("title", "T"), id="XML"),
+        pytest.param(
+            LIST, "items", (("012", "no", "~"), ("1_0", "yes", "x")), ("kind", "List"), id="YAML"
+        ),
+    ],
+)
+def test_records_of_a_document_keep_their_texts_t_03(
+    text: str, path: str, rows: tuple[tuple[str | None, ...], ...], field: tuple[str, str]
+) -> None:
     records = find_records(text)
-    assert records.tables[0].path == "items"
-    assert records.tables[0].rows == (("012", "no", "~"), ("1_0", "yes", "x"))
-    assert records.fields == (("kind", "List"),)
-    assert only_table("a: 1\nb: 2\n---\na: 3\nb: 4\n").rows == (("1", "2"), ("3", "4"))
+    [table] = records.tables
+    assert (table.path, table.rows, records.fields) == (path, rows, (field,))
 
 
 def test_without_its_package_yaml_is_a_text_t_03(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,14 +85,20 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     "text",
     [
-        LAUGHS,
-        "- &a {b: *a}\n- {b: 1}\n",
-        "name: x\nport: 80\n",
-        "Note: this is it.\nWe met: it rained, and rained.\nBye: Ann\n",
+        pytest.param("[{'id': open('x')}, {'id': 1}]", id="program"),
+        pytest.param("[{'a': 1}, {'a': 2}", id="half of Python"),
+        pytest.param("[a]", id="name"),
+        pytest.param('<!DOCTYPE a [<!ENTITY x "y">]><a><b c="1"/><b c="&x;"/></a>', id="entities"),
+        pytest.param("<article><p>Some <b>bold</b> text</p><p>More</p></article>", id="document"),
+        pytest.param("<ul><li><a>1</a><b>2</b></li><li><a>3</a><b>4</b></li></ul>", id="html"),
+        pytest.param("<a><b>1</b>", id="half of XML"),
+        pytest.param(LAUGHS, id="laughs"),
+        pytest.param("- &a {b: *a}\n- {b: 1}\n", id="circle"),
+        pytest.param("name: x\nport: 80\n", id="no records"),
+        pytest.param("Note: this is it.\nWe met: it rained, and rained.\nBye: Ann\n", id="prose"),
     ],
-    ids=["laughs", "circle", "no-records", "prose"],
 )
-def test_other_texts_with_colons_have_no_records_t_03(text: str) -> None:
+def test_other_texts_of_such_notations_have_no_records_t_03(text: str) -> None:
     assert find_records(text).tables == ()
 
 
@@ -147,8 +149,7 @@ def test_other_texts_with_colons_have_no_records_t_03(text: str) -> None:
     ids=["dynamodb", "firestore", "sparql", "mongodb", "number", "one-field", "type-field"],
 )
 def test_values_are_read_within_the_names_of_their_types_t_03(value: Any, row: Any) -> None:
-    table = only_table(value)
-    assert table.rows[0] == row
+    assert only_table(value).rows[0] == row
 
 
 def test_names_of_types_are_no_columns_t_03() -> None:
@@ -169,24 +170,31 @@ def test_hostile_documents_take_linear_time_t_03(part: str) -> None:
     assert time.process_time() - begin < 20
 
 
-def test_an_element_that_stands_alone_is_counted_with_those_of_others() -> None:
-    suites = (
-        '<suites><suite name="a"><case n="1"/></suite>'
-        '<suite name="b"><case n="2"/><case n="3"/><case n="4"/></suite>'
-        '<suite name="c"><case n="5"/></suite></suites>'
-    )
-    [suite, case] = find_records(suites).tables
-    assert (suite.columns, suite.total_rows) == (("name", "case"), 3)
-    assert case.column(1) == ["1", "2", "3", "4", "5"]
+SUITES = (
+    '<suites><suite name="a"><case n="1"/></suite>'
+    '<suite name="b"><case n="2"/><case n="3"/><case n="4"/></suite>'
+    '<suite name="c"><case n="5"/></suite></suites>'
+)
+ORDERS: Any = [
+    {"id": 1, "items": {"sku": "a"}},
+    {"id": 2, "items": [{"sku": "b"}, {"sku": "c"}]},
+    {"id": 3, "items": [None, {"sku": "d"}]},
+]
 
 
-def test_one_object_in_place_of_a_list_is_counted_with_those_in_lists() -> None:
-    orders: Any = [
-        {"id": 1, "items": {"sku": "a"}},
-        {"id": 2, "items": [{"sku": "b"}, {"sku": "c"}]},
-        {"id": 3, "items": [None, {"sku": "d"}]},
-    ]
-    assert find_records(orders).tables[1].column(1) == ["a", "b", "c", "d"]
+@pytest.mark.parametrize(
+    ("value", "columns", "inner"),
+    [
+        pytest.param(SUITES, ("name", "case"), ["1", "2", "3", "4", "5"], id="elements"),
+        pytest.param(ORDERS, ("id", "sku", "items"), ["a", "b", "c", "d"], id="objects"),
+    ],
+)
+def test_one_that_stands_alone_is_counted_with_those_in_lists(
+    value: Any, columns: tuple[str, ...], inner: list[str]
+) -> None:
+    outer_table, inner_table = find_records(value).tables
+    assert (outer_table.columns, outer_table.total_rows) == (columns, 3)
+    assert inner_table.column(1) == inner
 
 
 def test_a_log_with_its_times_in_brackets_is_not_parsed_as_python(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.tables.finding import find_records
+from tests.tables.reading import only_table
 
 ENTRIES = {
     "apache": "[Sun Dec 04 04:47:44.1 2005] [core:error] [pid 12:tid 3] [client 1.2.3.4:8] gone",
@@ -31,7 +31,7 @@ ENTRIES = {
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
 def test_the_level_of_an_entry_is_a_column_t_03(entry: str) -> None:
-    [table] = find_records(f"{entry}\n  of its trace\n{entry}").tables
+    table = only_table(f"{entry}\n  of its trace\n{entry}")
     level = table.column(table.columns.index("level"))
     assert level[0] in {"ERROR", "WARN", "WARNING", "FATAL", "CRIT"}
     assert [str(cell).rpartition("gone")[2] for cell in table.column(-1)] == [
@@ -52,47 +52,79 @@ def test_the_level_of_an_entry_is_a_column_t_03(entry: str) -> None:
 )
 def test_an_entry_of_syslog_has_host_and_process_t_03(entry: str) -> None:
     lines = ["-- Journal begins at Mon 2024-01-01.", *[entry] * 5]
-    [table] = find_records("\n".join(lines)).tables
+    table = only_table("\n".join(lines))
     assert table.columns == ("time", "host", "process", "pid", "message")
     assert table.rows[-1][1:] == ("web-1", "sshd", "19939", "gone")
     assert (table.path, table.total_rows) == ("line 2", 5)
 
 
-def test_fields_that_a_log_names_are_columns_t_03() -> None:
-    head = "#Software: IIS\n#Fields: date time cs-method sc-status\n"
-    rows = [f"2024-03-10 12:00:{second} GET 404" for second in range(10, 30)]
-    [table] = find_records(head + "\n".join(rows)).tables
-    assert table.columns == ("date", "time", "cs-method", "sc-status")
-    assert (table.total_rows, table.rows[0][3]) == (20, "404")
-    [table] = find_records(head + "\n".join([*rows, "a line that has more words"])).tables
-    assert table.columns == ("time", "message")
-    zeek = "#fields\tts\tuid\tservice\n#types\ttime\tstring\tstring\n" + "1\tC 1\tdns\n" * 3
-    assert find_records(zeek).tables[0].rows[0] == ("1", "C 1", "dns")
+IIS = "#Software: IIS\n#Fields: date time cs-method sc-status\n" + "".join(
+    f"2024-03-10 12:00:{second} GET 404\n" for second in range(10, 30)
+)
+ZEEK = "#fields\tts\tuid\tservice\n#types\ttime\tstring\tstring\n" + "1\tC 1\tdns\n" * 3
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "columns", "total", "first", "is_log"),
     [
-        "time,level,note\n" + "2024-03-10 12:00:00,INFO,up\n" * 5,
-        "when | what\n" + "2024-03-10 12:00:00 | up\n" * 5,
+        pytest.param(
+            IIS,
+            ("date", "time", "cs-method", "sc-status"),
+            20,
+            ("2024-03-10", "12:00:10", "GET", "404"),
+            False,
+            id="fields that a log names",
+        ),
+        pytest.param(
+            f"{IIS}a line that has more words",
+            ("time", "message"),
+            20,
+            ("2024-03-10 12:00:10", "GET 404"),
+            True,
+            id="a line of more fields",
+        ),
+        pytest.param(
+            ZEEK, ("ts", "uid", "service"), 3, ("1", "C 1", "dns"), False, id="fields between tabs"
+        ),
+        pytest.param(
+            "time,level,note\n" + "2024-03-10 12:00:00,INFO,up\n" * 5,
+            ("time", "level", "note"),
+            5,
+            ("2024-03-10 12:00:00", "INFO", "up"),
+            False,
+            id="a heading of csv",
+        ),
+        pytest.param(
+            "when | what\n" + "2024-03-10 12:00:00 | up\n" * 5,
+            ("when", "what"),
+            5,
+            ("2024-03-10 12:00:00", "up"),
+            False,
+            id="a heading before bars",
+        ),
+        pytest.param(
+            "[    0.123456] usb 1-1: new device\n" * 4,
+            ("time", "message"),
+            4,
+            ("0.123456", "usb 1-1: new device"),
+            True,
+            id="a time in brackets",
+        ),
     ],
 )
-def test_a_heading_before_times_names_the_columns_t_03(text: str) -> None:
-    [table] = find_records(text).tables
-    assert table.columns[0] in {"time", "when"}
-    assert not table.is_log
-
-
-def test_a_time_in_brackets_is_no_list_t_03() -> None:
-    [table] = find_records("[    0.123456] usb 1-1: new device\n" * 4).tables
-    assert table.rows[0] == ("0.123456", "usb 1-1: new device")
+def test_columns_of_a_log_are_those_that_it_names_t_03(
+    text: str, columns: tuple[str, ...], total: int, first: tuple[str, ...], is_log: bool
+) -> None:
+    table = only_table(text)
+    assert (table.columns, table.total_rows) == (columns, total)
+    assert (table.rows[0], table.is_log) == (first, is_log)
 
 
 def test_an_entry_of_another_form_is_in_no_message_t_03() -> None:
     entries = [f"2024-03-10 12:00:{second} ERROR [main] a.B: gone" for second in range(10, 30)]
     other = "2024-03-10 12:00:20 WARN <main> of a library"
     trace = "    at a.B(B.java:7)"
-    [table] = find_records("\n".join([*entries[:9], other, trace, *entries[9:], trace])).tables
+    table = only_table("\n".join([*entries[:9], other, trace, *entries[9:], trace]))
     assert {row[-1] for row in table.rows[:-1]} == {"gone"}
     assert table.rows[-1][-1] == f"gone\n{trace}"
     assert (table.total_rows, table.other_lines) == (20, (other, trace))
