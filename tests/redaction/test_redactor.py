@@ -45,7 +45,7 @@ def test_data_loses_the_same_secrets_as_its_texts() -> None:
     assert_all(is_redacted_alike)
 
 
-def test_secrets_of_known_shape_are_redacted_s0_07() -> None:
+def test_secrets_of_known_shape_are_redacted_s0_07_f_177() -> None:
     def is_redacted_once(sample: Sample) -> bool:
         redacted = redact_text(sample.text)
         return (
@@ -68,13 +68,6 @@ def test_a_shape_is_recognised_anywhere_in_a_text(template: str) -> None:
     )
 
 
-def test_most_samples_and_few_ordinary_texts_are_redacted_f_176_f_177() -> None:
-    assert len(SAMPLES) >= 240
-    assert len(ORDINARY) >= 126
-    assert sum(not leaks(redact_text, sample) for sample in SAMPLES) >= 0.9 * len(SAMPLES)
-    assert sum(redact_text(text) != text for text in ORDINARY) <= 0.05 * len(ORDINARY)
-
-
 @pytest.mark.parametrize(
     "step",
     [pytest.param(197, id="a_16"), pytest.param(1, id="a_16_all", marks=pytest.mark.torture)],
@@ -91,21 +84,9 @@ def test_redacted_source_code_parses(step: int) -> None:
                 ast.parse(redacted, str(path))
 
 
-def test_the_second_page_of_a_private_key_is_redacted() -> None:
-    page = "\n".join(("aB3x9Q" * 11)[offset:][:60] for offset in range(6))
-    assert redact_text(f"{page}==\n-----END RSA PRIVATE KEY-----\nafter") == f"{REDACTED}\nafter"
-
-
 def test_the_documentation_lists_every_service() -> None:
     text = (Path(__file__).parents[2] / "docs" / "secrets.md").read_text(encoding="utf-8")
     assert [shape.name for shape in TOKEN_SHAPES if shape.name not in text] == []
-
-
-def test_shapes_keeps_the_values_of_secret_names() -> None:
-    code = f'api_key = "{TOKENS[0].secrets[0]}"\npassword = "correct horse 42!"\n'
-    redacted = DEFAULT_REDACTOR.shapes(code)
-    assert redacted == f'api_key = "{REDACTED}"\npassword = "correct horse 42!"\n'
-    assert DEFAULT_REDACTOR.shapes(redacted) == redacted
 
 
 PEM = "-----BEGIN PRIVATE KEY-----\n" + "aB3x9Q" * 11 + "\n-----END PRIVATE KEY-----"
@@ -119,10 +100,16 @@ PPK = "Private-Lines: 2\n" + "aB3x9Q" * 11 + "\n" + "bC4y0R" * 11 + "\n"
         (f"{PEM} {PEM}\nb\nc", f"{REDACTED} {REDACTED}\n\n\n\n\nb\nc"),
         (f"{PPK}# a\nb", f"Private-Lines: 2\n{REDACTED}\n\n# a\nb"),
         (PEM, REDACTED),
+        (
+            f'api_key = "{TOKENS[0].secrets[0]}"\npassword = "correct horse 42!"\n',
+            f'api_key = "{REDACTED}"\npassword = "correct horse 42!"\n',
+        ),
     ],
+    ids=["a string", "two in a line", "lines", "a key alone", "the value of a name"],
 )
-def test_shapes_keeps_the_numbers_of_the_lines_after_a_secret(code: str, redacted: str) -> None:
+def test_shapes_keeps_values_and_the_numbers_of_lines(code: str, redacted: str) -> None:
     assert DEFAULT_REDACTOR.shapes(code) == redacted
+    assert DEFAULT_REDACTOR.shapes(redacted) == redacted
 
 
 @pytest.mark.parametrize("lone", ["\ud800", "\udfff\ud800"])
@@ -133,6 +120,8 @@ def test_a_lone_surrogate_hides_no_secret(lone: str) -> None:
 def test_every_shape_has_a_source_and_a_sample() -> None:
     assert len(TOKENS) >= 60
     assert len(FORMS) >= 50
+    assert len(SAMPLES) >= 240
+    assert len(ORDINARY) >= 126
     assert len({sample.name for sample in SAMPLES}) == len(SAMPLES)
     for shape in TOKEN_SHAPES:
         assert "." in shape.source
@@ -141,23 +130,10 @@ def test_every_shape_has_a_source_and_a_sample() -> None:
         )
 
 
-def test_ordinary_text_is_unchanged() -> None:
+def test_ordinary_text_is_unchanged_f_176() -> None:
     assert [redact_text(text) for text in ORDINARY] == list(ORDINARY)
     texts: Any = {"text": list(ORDINARY)}
     assert DEFAULT_REDACTOR.data(texts, encoded=json.dumps(texts).encode()) == texts
-
-
-def naive(text: str) -> str:
-    return re.sub(r"(?i)(password|token|api_key)=\S+", rf"\1={REDACTED}", text)
-
-
-def greedy(text: str) -> str:
-    return re.sub(r"\S*\d\S*", REDACTED, text)
-
-
-def test_naive_and_greedy_redactors_fail_the_samples() -> None:
-    assert sum(bool(leaks(naive, sample)) for sample in SAMPLES) > 0.9 * len(SAMPLES)
-    assert sum(greedy(text) != text for text in ORDINARY) >= 0.3 * len(ORDINARY)
 
 
 SECRET_NAMES = (
@@ -171,81 +147,134 @@ OTHER_NAMES = (
 )
 
 
-@pytest.mark.parametrize("name", [*SECRET_NAMES.split(), "SECRET ACCESS KEY", "x" * 500 + "_token"])
-def test_a_secret_name_is_recognised(name: str) -> None:
-    assert DEFAULT_REDACTOR.is_secret_key(name)
+@pytest.mark.parametrize(
+    ("names", "is_secret"),
+    [
+        ([*SECRET_NAMES.split(), "SECRET ACCESS KEY", "x" * 500 + "_token"], True),
+        ([*OTHER_NAMES.split(), ""], False),
+    ],
+)
+def test_a_secret_name_is_recognised(names: list[str], is_secret: bool) -> None:
+    for name in names:
+        assert DEFAULT_REDACTOR.is_secret_key(name) is is_secret, name
 
 
-@pytest.mark.parametrize("name", [*OTHER_NAMES.split(), ""])
-def test_another_name_is_not_taken_for_a_secret_name(name: str) -> None:
-    assert not DEFAULT_REDACTOR.is_secret_key(name)
+@pytest.mark.parametrize(
+    ("args", "redacted"),
+    [
+        pytest.param(
+            {
+                "query": f"see https://u:{CANARY}@h/",
+                "headers": {"X-Api-Key": CANARY, "Accept": "json"},
+                "list": [{"password": {"nested": CANARY}}],
+                "command": ["deploy", "--password", CANARY, "--port", "80"],
+                "limit": 5,
+                "token": None,
+                "secret": True,
+                "pwd": 1234,
+                f"sk-{CANARY}": 1,
+            },
+            {
+                "query": f"see https://{REDACTED}@h/",
+                "headers": {"X-Api-Key": REDACTED, "Accept": "json"},
+                "list": [{"password": {"nested": REDACTED}}],
+                "command": ["deploy", "--password", REDACTED, "--port", "80"],
+                "limit": 5,
+                "token": None,
+                "secret": True,
+                "pwd": REDACTED,
+                REDACTED: 1,
+            },
+            id="any depth",
+        ),
+        pytest.param(
+            {
+                "ids": ["abc", "4749c97db3c4"],
+                "key": "x",
+                "pairs": [["password", "4749c97db3c4"], ["city", "Oslo"]],
+            },
+            {
+                "ids": ["abc", "4749c97db3c4"],
+                "key": "x",
+                "pairs": [["password", REDACTED], ["city", "Oslo"]],
+            },
+            id="a list of two after a secret name only",
+        ),
+        pytest.param(
+            {f"sk-{CANARY}{number}": number for number in range(3)},
+            {REDACTED: 0, f"{REDACTED} 2": 1, f"{REDACTED} 3": 2},
+            id="keys stay distinct",
+        ),
+    ],
+)
+def test_data_lose_their_secrets_f_177(args: dict[str, Json], redacted: dict[str, Json]) -> None:
+    assert DEFAULT_REDACTOR.args(args) == redacted
+    assert DEFAULT_REDACTOR.data(args, encoded=json.dumps(args).encode()) == redacted
 
 
-def test_arguments_lose_their_secrets_at_any_depth() -> None:
-    args = {
-        "query": f"see https://u:{CANARY}@h/",
-        "headers": {"X-Api-Key": CANARY, "Accept": "json"},
-        "list": [{"password": {"nested": CANARY}}],
-        "command": ["deploy", "--password", CANARY, "--port", "80"],
-        "limit": 5,
-        "token": None,
-        "secret": True,
-        "pwd": 1234,
-        f"sk-{CANARY}": 1,
-    }
-    redacted = DEFAULT_REDACTOR.args(args)
-    assert redacted == {
-        "query": f"see https://{REDACTED}@h/",
-        "headers": {"X-Api-Key": REDACTED, "Accept": "json"},
-        "list": [{"password": {"nested": REDACTED}}],
-        "command": ["deploy", "--password", REDACTED, "--port", "80"],
-        "limit": 5,
-        "token": None,
-        "secret": True,
-        "pwd": REDACTED,
-        REDACTED: 1,
-    }
-    assert CANARY in str(args)
+ROW = {"password": CANARY, "n": 1}
+JSON_TEXT = json.dumps({"rows": [ROW], "text": f"api_key={CANARY}", "big": 10**30})
 
 
-def test_a_list_of_two_is_a_pair_after_a_secret_name_only() -> None:
-    pairs: list[Json] = [["password", "4749c97db3c4"], ["city", "Oslo"]]
-    plain: dict[str, Json] = {"ids": ["abc", "4749c97db3c4"], "pairs": pairs, "key": "x"}
-    redacted = DEFAULT_REDACTOR.data(plain, encoded=json.dumps(plain).encode())
-    assert redacted == plain | {"pairs": [["password", REDACTED], ["city", "Oslo"]]}
-
-
-def test_redacted_keys_stay_distinct() -> None:
-    redacted = DEFAULT_REDACTOR.args({f"sk-{CANARY}{number}": number for number in range(3)})
-    assert redacted == {REDACTED: 0, f"{REDACTED} 2": 1, f"{REDACTED} 3": 2}
-
-
-def test_json_text_stays_json_with_its_keys() -> None:
-    inner = json.dumps(
-        {"rows": [{"password": CANARY, "n": 1}], "text": f"api_key={CANARY}", "big": 10**30}
-    )
-    outer = json.dumps({"body": inner, "status": 200})
-    redacted = json.loads(redact_text(outer))
-    assert redacted["status"] == 200
-    assert json.loads(redacted["body"]) == {
-        "rows": [{"password": REDACTED, "n": 1}],
-        "text": f"api_key={REDACTED}",
-        "big": 10**30,
-    }
-
-
-def test_json_in_a_line_stays_json() -> None:
-    line = json.dumps(
-        {
-            "a": {"token": 12, "secrets": {"x": [CANARY, "}"]}, "password": f'{CANARY} "q" \\'},
-            "b": 1,
-        }
-    )
-    redacted = redact_text(f"12:00 {line}")
-    assert json.loads(redacted.removeprefix("12:00 ")) == {
-        "a": {"token": 12, "secrets": {"x": [REDACTED, "}"]}, "password": REDACTED},
-        "b": 1,
-    }
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        pytest.param(JSON_TEXT, JSON_TEXT.replace(CANARY, REDACTED), id="JSON"),
+        pytest.param(
+            json.dumps({"body": JSON_TEXT, "status": 200}),
+            json.dumps({"body": JSON_TEXT.replace(CANARY, REDACTED), "status": 200}),
+            id="JSON in JSON",
+        ),
+        pytest.param(
+            "12:00 "
+            + json.dumps(
+                {
+                    "a": {
+                        "token": 12,
+                        "secrets": {"x": [CANARY, "}"]},
+                        "password": f'{CANARY} "q" \\',
+                    }
+                }
+            ),
+            "12:00 "
+            + json.dumps(
+                {"a": {"token": 12, "secrets": {"x": [REDACTED, "}"]}, "password": REDACTED}}
+            ),
+            id="JSON in a line",
+        ),
+        pytest.param(
+            "\n".join(("aB3x9Q" * 11)[offset:][:60] for offset in range(6))
+            + "==\n-----END RSA PRIVATE KEY-----\nafter",
+            f"{REDACTED}\nafter",
+            id="the second page of a private key",
+        ),
+        pytest.param(
+            "kUx4Zb1Qq9Lr0sTd7vWe3g==\n-----END RSA PRIVATE KEY-----\nnext",
+            f"{REDACTED}\nnext",
+            id="a few characters before the end of a private key",
+        ),
+        pytest.param(
+            f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1",
+            f"a=1&b=password%3D{REDACTED}&c=1",
+            id="a long percent-encoded secret",
+        ),
+        pytest.param(
+            'token: {\\"a\\": {}, \\"b\\": \\"q7Zp9Xk2Lm4V\\"} and "q7Zp9Xk2Lm4V" after',
+            f'token: {{\\"a\\": {{}}, \\"b\\": \\"{REDACTED}\\"}} and "q7Zp9Xk2Lm4V" after',
+            id="an escaped quote opens no string",
+        ),
+        *(
+            pytest.param(
+                f"{name}: theme=dark-blue\nAccept: json",
+                f"{name}: {REDACTED}\nAccept: json",
+                id=f"all of {name}",
+            )
+            for name in ("Cookie", "Set-Cookie", "cookie2")
+        ),
+    ],
+)
+def test_all_but_the_secret_stays_in_a_text_f_177(text: str, redacted: str) -> None:
+    assert redact_text(text) == redacted
 
 
 def test_data_without_secrets_is_not_copied() -> None:
@@ -342,18 +371,6 @@ def test_harmless_forms_stay_in_data_and_between_quotes_f_176(value: str) -> Non
             assert redact_text(text) == text
 
 
-@pytest.mark.parametrize("name", ["Cookie", "Set-Cookie", "cookie2"])
-def test_all_cookies_of_a_header_are_redacted_f_177(name: str) -> None:
-    assert (
-        redact_text(f"{name}: theme=dark-blue\nAccept: json") == f"{name}: {REDACTED}\nAccept: json"
-    )
-
-
-def test_a_few_characters_before_the_end_of_a_private_key_are_redacted() -> None:
-    page = "kUx4Zb1Qq9Lr0sTd7vWe3g==\n-----END RSA PRIVATE KEY-----\nnext"
-    assert redact_text(page) == f"{REDACTED}\nnext"
-
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from(ORDINARY),
     lambda inner: (
@@ -427,26 +444,9 @@ def test_a_value_of_many_names_is_redacted_from_the_ninth_on(name: str) -> None:
     assert len(redacted) < 12 * len(name) + len(REDACTED)
 
 
-def test_names_with_separate_values_are_counted_separately() -> None:
-    options = "token=a sig=b cookie=c auth=d " * 100
-    assert redact_text(options) == options
-
-
-def test_a_long_percent_encoded_secret_is_redacted_in_full() -> None:
-    assert (
-        redact_text(f"a=1&b=password%3D{'aB3x9Qz7' * 100}&c=1")
-        == f"a=1&b=password%3D{REDACTED}&c=1"
-    )
-
-
 def test_terminal_colours_hide_no_secret() -> None:
     for sample in (*TOKENS[::7], Sample("", "password: hunter2-CANARY", ("hunter2-CANARY",))):
         assert leaks(redact_text, Sample("", f"\x1b[31m{sample.text}\x1b[0m", sample.secrets)) == []
-
-
-def test_an_escaped_quote_in_a_region_opens_no_string() -> None:
-    text = 'token: {\\"a\\": {}, \\"b\\": \\"q7Zp9Xk2Lm4V\\"} and "q7Zp9Xk2Lm4V" after'
-    assert redact_text(text) == text.replace("q7Zp9Xk2Lm4V", REDACTED, 1)
 
 
 HOSTILE = (
@@ -542,9 +542,19 @@ def test_text_too_dense_to_be_checked_is_cut_and_says_so(unit: str) -> None:
     assert redacted.endswith("the next line\n")
 
 
-@pytest.mark.parametrize("unit", ["--output a.txt ", "--api-version 2 ", '("name", "abcd") '])
-def test_many_names_that_are_no_secrets_are_no_dense_text(unit: str) -> None:
-    text = f"token list: {unit * (200_000 // len(unit))}"
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"token list: {unit * (200_000 // len(unit))}"
+            for unit in ("--output a.txt ", "--api-version 2 ", '("name", "abcd") ')
+        ),
+        "token=a sig=b cookie=c auth=d " * 100,
+        "10:00 login ok user=ann token=1234 ip=10.0.0.1 session=7\n" * 4_000,
+    ],
+    ids=["options", "versions", "pairs", "names with separate values", "a log full of names"],
+)
+def test_many_names_without_secrets_are_no_dense_text_a_16(text: str) -> None:
     assert redact_text(text) == text
 
 
@@ -599,25 +609,6 @@ def test_each_row_counts_the_characters_of_its_keys_a_16() -> None:
     assert DEFAULT_REDACTOR.data(rows, encoded=json.dumps(rows).encode()) == rows
 
 
-def test_a_stretch_ends_with_a_line_that_is_not_indented() -> None:
-    work = Work()
-    text = f"{'a' * 65_440}\n  b\nc\nd"
-    work.begin_text("z" * 100)
-    work.begin_text(text)
-    assert work.unchecked_end(text, 65_435) == text.index("c")
-    assert work.unchecked_end(text, 65_436) == len(text)
-    assert not work.is_too_much(0, 6_144)
-    assert work.is_too_much(65_435)
-    assert not work.is_too_much(65_436)
-    assert not work.is_over()  # the text goes on after its full stretch
-
-
-def test_a_log_full_of_names_is_not_cut_a_16() -> None:
-    line = "10:00 login ok user=ann token={} ip=10.0.0.1 session=7\n"
-    log = "".join(line.format(number) for number in range(4_000))
-    assert redact_text(log) == log
-
-
 def cpu_s(text: str, redact: Callable[[str], object] = redact_text) -> float:
     start = time.process_time()
     redact(text)
@@ -663,11 +654,3 @@ def test_an_escape_of_an_escape_is_no_recursion() -> None:
     for _ in range(3_000):
         texts.append(texts[-1].replace("0", r"\u0030", 1))
     assert redact_text(f"{texts[-1]} password=hunter2x") == f"{texts[-2]} password={REDACTED}"
-
-
-def test_the_harness_fails_a_pattern_that_takes_quadratic_time() -> None:
-    quadratic = re.compile(r"a+b")
-    small, large = (
-        min(cpu_s("a" * size, quadratic.search) for _ in range(3)) for size in (4_000, 16_000)
-    )
-    assert large > 0.01 + 8 * small

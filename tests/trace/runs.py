@@ -33,7 +33,7 @@ from llm_common.core import answer_text
 from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
 from llm_common.testing import ScriptedClient
-from llm_common.trace import RecordedRun, Trace, read_trace
+from llm_common.trace import RecordedRun, Run, Trace, read_trace
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 QUERY = "When does the parcel arrive in Oslo?"
@@ -46,6 +46,13 @@ PARAMETERS: dict[str, Any] = {
 Story = Callable[[FileContextPointerStore], Awaitable[None]]
 
 
+def ended(trace: Trace, run: Run) -> RecordedRun:
+    """Return a run as its file has it."""
+    assert trace.flush()
+    assert run.path is not None
+    return read_trace(run.path)
+
+
 async def recorded(
     story: Story, folder: Path, *, texts: bool = False, query: str = QUERY
 ) -> RecordedRun:
@@ -53,9 +60,7 @@ async def recorded(
     trace = Trace(folder / "trace", texts=texts)
     with trace.run("parcel", query=query) as run:
         await story(FileContextPointerStore(folder / "store", durability="rename"))
-    assert trace.flush()
-    assert run.path is not None
-    return read_trace(run.path)
+    return ended(trace, run)
 
 
 async def outputs(store: FileContextPointerStore, *words: str) -> list[ContextPointer]:

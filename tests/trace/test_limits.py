@@ -12,7 +12,7 @@ from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
 from llm_common.core.structured import Attempt
 from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.store import InMemoryContextPointerStore
-from llm_common.trace import RecordedRun, Trace, read_trace
+from llm_common.trace import RecordedRun, Trace
 from llm_common.trace.lines import (
     FoldLine,
     ModelCallLine,
@@ -23,7 +23,7 @@ from llm_common.trace.lines import (
     ToolListLine,
 )
 from tests.context.samples import CharacterCounter
-from tests.trace.runs import QUERY, memory, outputs, pack, recorded
+from tests.trace.runs import QUERY, ended, memory, outputs, pack, recorded
 
 
 def lines_of(
@@ -34,9 +34,7 @@ def lines_of(
     with trace.run("q") as run:
         for kind, fields in entries:
             record(kind, **fields)
-    assert trace.flush()
-    assert run.path is not None
-    return read_trace(run.path)
+    return ended(trace, run)
 
 
 def prompt(text: str, model: str = "m") -> tuple[str, dict[str, Any]]:
@@ -51,9 +49,7 @@ def test_a_run_of_many_lines_loses_none_while_the_disk_keeps_up(tmp_path: Path) 
             record("tool_call", tool="find", args={})
             if number % 500 == 0:
                 assert trace.flush()
-    assert trace.flush()
-    assert run.path is not None
-    read = read_trace(run.path)
+    read = ended(trace, run)
     assert read.end is not None
     assert (len(read.of(ToolCallLine)), read.end.lost) == (1_500, 0)
 
@@ -92,9 +88,7 @@ def test_a_question_is_recorded_by_its_beginning(texts: bool, tmp_path: Path) ->
     question = "why " * 10_000
     with trace.run("q" * 500, query=question) as run:
         pass
-    assert trace.flush()
-    assert run.path is not None
-    begin = read_trace(run.path).begin
+    begin = ended(trace, run).begin
     assert begin is not None
     assert begin.query == (question[:20_000] if texts else None)
     assert begin.query_id == "q" * 199 + "…"
@@ -151,9 +145,7 @@ async def test_a_fold_has_its_limit_and_its_counts(tmp_path: Path) -> None:
             policy=FoldPolicy(max_tokens=2_000),
             counter=CharacterCounter(),
         )
-    assert trace.flush()
-    assert run.path is not None
-    [line] = read_trace(run.path).of(FoldLine)
+    [line] = ended(trace, run).of(FoldLine)
     assert line.model_dump(exclude={"seq", "at", "step", "parent", "kind"}) == {
         "session_id": "s",
         "limit_tokens": 2_000,

@@ -13,44 +13,42 @@ from blockbuster import BlockBuster
 
 from llm_common._telemetry import is_recording, record, span
 from llm_common.agents import FileContextPointerStore
-from llm_common.trace import Trace, begin_run, read_trace
-from llm_common.trace.lines import FoldLine, ToolCallLine
+from llm_common.trace import RecordedRun, Run, Trace, begin_run, read_trace
+from llm_common.trace.lines import ToolCallLine
 from tests.forking import run_in_child
 from tests.loaded_modules import loaded_by
-from tests.trace.runs import long_story, memory, outputs, pack
+from tests.trace.runs import ended, memory, outputs, pack
 
 CALL = {"tool": "track", "args": {"city": "Oslo"}}
 
 
-def tools_of(path: Path | None) -> list[str]:
-    assert path is not None
-    return [line.tool for line in read_trace(path).of(ToolCallLine)]
+def tools_of(run: RecordedRun) -> list[str]:
+    return [line.tool for line in run.of(ToolCallLine)]
 
 
 async def test_concurrent_runs_have_separate_files(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
 
-    async def record_calls(name: str) -> Path | None:
+    async def record_calls(name: str) -> Run:
         with trace.run("q:1/a") as run:
             for _ in range(5):
                 record("tool_call", tool=name, args={})
                 await asyncio.sleep(0)
-        return run.path
+        return run
 
-    paths = await asyncio.gather(record_calls("a"), record_calls("b"))
-    assert trace.flush()
-    assert [tools_of(path) for path in paths] == [["a"] * 5, ["b"] * 5]
-    assert {path.parent.name for path in paths if path} == {"q;1~a"}
+    runs = await asyncio.gather(record_calls("a"), record_calls("b"))
+    read = [ended(trace, run) for run in runs]
+    assert [tools_of(run) for run in read] == [["a"] * 5, ["b"] * 5]
+    assert {run.path.parent.name for run in read} == {"q;1~a"}
 
 
 def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     trace = Trace(tmp_path / "deep" / "trace")
     with trace.run("q") as run:
         pass
-    trace.flush()
-    assert run.path is not None
-    assert stat.S_IMODE(run.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(run.path.parent.stat().st_mode) == 0o700
+    path = ended(trace, run).path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_nothing_is_recorded_before_and_after_a_run(tmp_path: Path) -> None:
@@ -60,9 +58,8 @@ def test_nothing_is_recorded_before_and_after_a_run(tmp_path: Path) -> None:
         assert is_recording()
     record("tool_call", **CALL)
     run.record("tool_call", CALL, step=0, parent=0)
-    trace.flush()
     assert not is_recording()
-    assert tools_of(run.path) == []
+    assert tools_of(ended(trace, run)) == []
 
 
 def test_the_environment_names_the_folder_when_a_run_begins(
@@ -79,9 +76,8 @@ def test_the_environment_names_the_folder_when_a_run_begins(
     run.end()
     trace = Trace.from_env()
     assert trace is not None
-    assert trace.flush()
     assert (without.path, inner.path) == (None, None)
-    assert tools_of(run.path) == ["track"]
+    assert tools_of(ended(trace, run)) == ["track"]
     assert not read_trace(tmp_path).begin.texts  # type: ignore[union-attr]
 
 
@@ -108,10 +104,7 @@ def test_an_invalid_query_id_gets_a_folder(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
     with trace.run("../../etc\0") as run:
         pass
-    trace.flush()
-    assert run.path is not None
-    assert run.path.parent.parent == tmp_path
-    assert run.path.exists()
+    assert ended(trace, run).path.parent.parent == tmp_path
 
 
 @pytest.mark.parametrize("folder", ["file/trace", "/proc/no/trace", "/dev/full/trace", "nul\0l"])
@@ -136,10 +129,8 @@ def test_fields_that_make_no_line_are_counted(tmp_path: Path) -> None:
         record("tool_call", tool=3, args=object())
         record("unknown")
         record("tool_call", **CALL)
-    trace.flush()
-    assert run.path is not None
-    read = read_trace(run.path)
-    assert tools_of(run.path) == ["track"]
+    read = ended(trace, run)
+    assert tools_of(read) == ["track"]
     assert read.end is not None
     assert read.end.lost == 2
 
@@ -149,13 +140,11 @@ def test_a_long_run_keeps_its_first_lines_and_its_last(tmp_path: Path) -> None:
     with trace.run("q") as run:
         for number in range(50):
             record("tool_call", tool=f"tool {number}", args={})
-    trace.flush()
-    assert run.path is not None
-    read = read_trace(run.path)
-    assert run.path.stat().st_size <= 3_000
+    read = ended(trace, run)
+    assert read.path.stat().st_size <= 3_000
     assert read.end is not None
-    assert read.end.lost == 50 - len(tools_of(run.path)) > 0
-    assert tools_of(run.path)[0] == "tool 0"
+    assert read.end.lost == 50 - len(tools_of(read)) > 0
+    assert tools_of(read)[0] == "tool 0"
 
 
 def test_the_oldest_runs_are_deleted(tmp_path: Path) -> None:
@@ -279,21 +268,6 @@ def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
     }
 
 
-async def test_a_whole_run_is_recorded_in_order(tmp_path: Path) -> None:
-    trace = Trace(tmp_path / "trace")
-    with trace.run("parcel") as run:
-        await long_story(FileContextPointerStore(tmp_path / "store"))
-    trace.flush()
-    assert run.path is not None
-    read = read_trace(run.path)
-    assert [line.seq for line in read.lines] == [*range(1, len(read.lines) + 1)]
-    [folded] = read.of(FoldLine)
-    store = FileContextPointerStore(tmp_path / "store")
-    assert {part.pointer_id for part in folded.parts} <= {
-        pointer.pointer_id for pointer in store.list(query_id="parcel")
-    }
-
-
 class Stalled:
     """An output that blocks the writer until the gate opens."""
 
@@ -313,9 +287,7 @@ def test_a_run_on_a_slow_disk_has_its_last_line(tmp_path: Path) -> None:
         for _ in range(1_200):
             record("tool_call", **CALL)
     gate.set()
-    trace.flush()
-    assert run.path is not None
-    end = read_trace(run.path).end
+    end = ended(trace, run).end
     assert end is not None
     assert end.lost > 200
 
@@ -326,8 +298,7 @@ def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(tmp_path: Pat
     def record_in_child() -> None:
         with trace.run("child") as run:
             record("tool_call", **CALL)
-        assert trace.flush()
-        assert tools_of(run.path) == ["track"]
+        assert tools_of(ended(trace, run)) == ["track"]
 
     with trace.run("parent"):
         record("tool_call", **CALL, pointer=Stalled(gate))
