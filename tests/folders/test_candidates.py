@@ -11,16 +11,11 @@ from llm_common.folders.contained_file import ContainedFile
 from tests.folders.tree import write
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-def weigh(tree: Path, ranked: Mapping[str, float], query: str = "q") -> dict[str, Score]:
+def weigh(tmp_path: Path, ranked: Mapping[str, float], query: str = "q") -> dict[str, Score]:
     """Return the scores of the candidates, in order, for these scores of a search."""
-    write(tree, dict.fromkeys(ranked, "text\n"))
+    write(tmp_path, dict.fromkeys(ranked, "text\n"))
     search = FolderSearch(
-        files={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
+        files={path: ContainedFile(tmp_path, path) for path in ranked}, scores=dict(ranked)
     )
     files, scores = candidate_files(FolderQuestion(query), search, {})
     assert len(scores) == len(files)
@@ -39,21 +34,18 @@ def weigh(tree: Path, ranked: Mapping[str, float], query: str = "q") -> dict[str
         "t/unit/a.py",
     ],
 )
-def test_tests_score_less(tree: Path, path: str) -> None:
+def test_tests_score_less(tmp_path: Path, path: str) -> None:
     ranked = {path: 1.0, "zz.py": 0.95}
-    assert list(weigh(tree, ranked)) == ["zz.py", path]
+    assert list(weigh(tmp_path, ranked)) == ["zz.py", path]
 
 
-def test_code_counts_more_than_prose(tree: Path) -> None:
-    assert list(weigh(tree, {"a.md": 1.0, "contest.py": 0.9, "latest/b.py": 0.9})) == [
-        "contest.py",
-        "latest/b.py",
-        "a.md",
-    ]
+def test_code_counts_more_than_prose(tmp_path: Path) -> None:
+    ranked = {"a.md": 1.0, "contest.py": 0.9, "latest/b.py": 0.9}
+    assert list(weigh(tmp_path, ranked)) == ["contest.py", "latest/b.py", "a.md"]
 
 
-def test_files_named_in_the_question_come_first(tree: Path) -> None:
-    scores = weigh(tree, {"a.md": 1.0, "named.py": 0.1}, "what does named.py do")
+def test_files_named_in_the_question_come_first(tmp_path: Path) -> None:
+    scores = weigh(tmp_path, {"a.md": 1.0, "named.py": 0.1}, "what does named.py do")
     assert {path: score.rule for path, score in scores.items()} == {
         "named.py": "mentioned",
         "a.md": "ranked",
@@ -61,28 +53,38 @@ def test_files_named_in_the_question_come_first(tree: Path) -> None:
     assert next(iter(scores)) == "named.py"
 
 
-def test_the_parts_of_a_score_sum_up_to_it(tree: Path) -> None:
-    score = weigh(tree, {"tests/a.py": 1.0})["tests/a.py"]
+def test_the_parts_of_a_score_sum_up_to_it(tmp_path: Path) -> None:
+    score = weigh(tmp_path, {"tests/a.py": 1.0})["tests/a.py"]
     assert sum(score.parts.values()) == pytest.approx(score.value)
     assert score.parts["words"] == 1.0
     assert score.parts["test"] < 0
 
 
-def test_a_test_loses_less_if_the_query_asks_for_a_change(tree: Path) -> None:
+def test_a_test_loses_less_if_the_query_asks_for_a_change(tmp_path: Path) -> None:
     ranked = {"tests/a.py": 1.0, "a.py": 0.7}
-    assert list(weigh(tree, ranked, "Close the port twice")) == ["tests/a.py", "a.py"]
+    assert list(weigh(tmp_path, ranked, "Close the port twice")) == ["tests/a.py", "a.py"]
     for query in (
         "where is the port closed",
         "The port stays open\n\nTraceback (most recent call last):",
     ):
-        assert list(weigh(tree, ranked, query)) == ["a.py", "tests/a.py"]
+        assert list(weigh(tmp_path, ranked, query)) == ["a.py", "tests/a.py"]
 
 
-def test_source_ranks_before_docs_examples_and_vendored_code(tree: Path) -> None:
+def test_source_ranks_before_docs_examples_and_vendored_code(tmp_path: Path) -> None:
     elsewhere = ["docs/conf.py", "examples/a.py", "third_party/a.py", "a.html", "changelog.md"]
-    assert next(iter(weigh(tree, {**dict.fromkeys(elsewhere, 1.0), "src/a.py": 0.8}))) == "src/a.py"
+    assert (
+        next(iter(weigh(tmp_path, {**dict.fromkeys(elsewhere, 1.0), "src/a.py": 0.8})))
+        == "src/a.py"
+    )
 
 
-def test_code_is_weighed_even_behind_many_better_matches(tree: Path) -> None:
+def test_code_is_weighed_even_behind_many_better_matches(tmp_path: Path) -> None:
     prose = {f"docs/{number}.md": 1.0 for number in range(300)}
-    assert next(iter(weigh(tree, {**prose, "src/a.py": 0.5}))) == "src/a.py"
+    assert next(iter(weigh(tmp_path, {**prose, "src/a.py": 0.5}))) == "src/a.py"
+
+
+def test_files_of_one_name_share_what_the_name_earns(tmp_path: Path) -> None:
+    ranked = dict.fromkeys(["a/config.py", "b/config.py", "main.py"], 1.0)
+    scores = weigh(tmp_path, ranked, "what do config.py and main.py do")
+    named = {path: score.parts["named"] for path, score in scores.items()}
+    assert named["a/config.py"] == named["b/config.py"] == named["main.py"] / 2 > 0

@@ -7,7 +7,7 @@ import pytest
 
 from llm_common.folders import pack_folder
 from llm_common.folders.file_listing import list_paths, stat_files
-from tests.folders.tree import git, listed, write
+from tests.folders.tree import git, listed, paths, write
 
 RULES: dict[str, str | bytes] = {
     ".gitignore": "*.log\n!keep.log\n/top.txt\nout/\ndoc/*.tmp\n[\n",
@@ -67,12 +67,6 @@ def test_an_unreadable_ignore_file_adds_no_rule(tmp_path: Path) -> None:
     assert "a.py" in list(list_paths(tmp_path))
 
 
-def test_a_file_is_listed_with_its_size_and_time(tmp_path: Path) -> None:
-    write(tmp_path, {"a.py": "12345"})
-    os.utime(tmp_path / "a.py", ns=(7, 7))
-    assert [(file.path, file.size, file.mtime_ns) for file in listed(tmp_path)] == [("a.py", 5, 7)]
-
-
 @pytest.mark.parametrize("path", ["folder", "absent", "out/secret", "link", "bad\nname"])
 def test_anything_but_a_regular_file_of_the_folder_is_none(tmp_path: Path, path: str) -> None:
     write(tmp_path, {"outside/secret": "s", "in/folder/x": "", "in/bad\nname": ""})
@@ -88,13 +82,11 @@ def test_anything_but_a_regular_file_of_the_folder_is_none(tmp_path: Path, path:
 )
 @pytest.mark.parametrize("checkout", [False, True])
 def test_names_of_any_script_are_listed(tmp_path: Path, name: str, checkout: bool) -> None:
-    folder = write(tmp_path, {f"{name}/{name}": "target word"})
+    folder = write(tmp_path / "tree", {f"{name}/{name}": "target word"})
     if checkout:
         git(folder, "init", "-q")
-    assert [file.path for file in listed(folder)] == [f"{name}/{name}"]
-    pack = pack_folder("target word", folder, cache_dir=tmp_path / "cache")
-    assert [file.path for file in pack.files] == [f"{name}/{name}"]
-    assert not pack.left_out
+    pack = pack_folder("target word", folder)
+    assert (paths(pack), pack.left_out) == ([f"{name}/{name}"], {})
 
 
 UNSAFE = "\t\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\u200f\U000e0041\udcff"
@@ -103,16 +95,16 @@ UNSAFE = "\t\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\u200f\U000e0041\udcff"
 @pytest.mark.parametrize("character", UNSAFE, ids=ascii)
 def test_names_that_could_be_misread_are_counted(tmp_path: Path, character: str) -> None:
     folder = write(tmp_path / "tree", {f"a{character}b.txt": "target word", "c.txt": "target word"})
-    assert [file.path for file in listed(folder)] == ["c.txt"]
-    pack = pack_folder("target word", folder, cache_dir=tmp_path / "cache")
-    assert [file.path for file in pack.files] == ["c.txt"]
-    assert pack.left_out == {"unsafe name": 1}
+    pack = pack_folder("target word", folder)
+    assert (paths(pack), pack.left_out) == (["c.txt"], {"unsafe name": 1})
 
 
-def test_a_link_inside_the_folder_has_its_target(tmp_path: Path) -> None:
-    write(tmp_path, {"real.txt": "12"})
-    (tmp_path / "link").symlink_to(tmp_path / "real.txt")
-    assert [file.size for file in listed(tmp_path)] == [2, 2]
+def test_a_file_and_a_link_to_it_are_listed_with_size_and_time(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "12345"})
+    os.utime(tmp_path / "a.py", ns=(7, 7))
+    (tmp_path / "link").symlink_to(tmp_path / "a.py")
+    found = sorted((file.path, file.size, file.mtime_ns) for file in listed(tmp_path))
+    assert found == [("a.py", 5, 7), ("link", 5, 7)]
 
 
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE"])
@@ -166,6 +158,20 @@ def test_nested_checkouts_are_listed_by_their_own_rules(tmp_path: Path) -> None:
         "loop/up",
         "sub/160000 x\ty",
     }
+
+
+def test_checkouts_within_checkouts_are_listed_to_the_fifth_level(tmp_path: Path) -> None:
+    folder, paths = tmp_path / "tree", []
+    folder.mkdir()
+    below = folder
+    for level in range(7):
+        git(below, "init", "-q")
+        write(below, {f"file{level}.txt": "x\n"})
+        paths.append((below / f"file{level}.txt").relative_to(folder).as_posix())
+        below /= f"level{level}"
+        below.mkdir()
+    listed = [path for path in list_paths(folder) if path.endswith(".txt")]
+    assert sorted(listed) == sorted(paths[:6])
 
 
 def test_the_git_file_of_a_worktree_is_never_listed(tmp_path: Path) -> None:

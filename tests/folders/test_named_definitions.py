@@ -18,11 +18,6 @@ OTHERS = "".join(
 KILN = f"class Kiln:\n{OTHERS}{METHOD}{OTHERS.replace('cool', 'vent')}"
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     return write(tmp_path / "tree", {"pottery/kiln.py": KILN})

@@ -4,7 +4,7 @@ import base64
 import json
 import random
 import re
-from collections import Counter
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,7 @@ import pytest
 
 from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.folders import FolderPack, pack_folder
-from llm_common.trace import Trace, read_trace
-from llm_common.trace.lines import PackingLine
-from tests.folders.tree import write
+from tests.folders.tree import paths, write
 
 STANDARD_JSON = Path(json.__file__).parent
 QUESTION = "how are strings escaped by JSONDecoder.raw_decode"
@@ -31,11 +29,6 @@ class Characters:
 
     def count(self, text: str) -> int:
         return len(text)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -158,29 +151,49 @@ def test_files_of_records_have_no_line_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "counter"),
     [
-        *(({name: True}, ExactCounter()) for name in EVERYTHING),
+        *((options, ExactCounter()) for options in ({}, *({name: True} for name in EVERYTHING))),
         *((EVERYTHING, counter) for counter in (ExactCounter(), UpperBoundCounter(), Characters())),
     ],
 )
 def test_the_budget_is_hard_with_every_option(
     counter: TokenCounter, options: dict[str, Any]
 ) -> None:
-    for budget in (256, 500, 3_000):
+    for budget in (256, 500, 8_000):
         pack = pack_folder(
             QUESTION, STANDARD_JSON, budget_tokens=budget, counter=counter, **options
         )
-        assert counter.count(pack.text) == pack.tokens <= budget
+        assert counter.count(pack.text) == pack.tokens <= pack.budget_tokens == budget
+        assert sum(file.tokens for file in pack.files) <= budget
+        assert type(counter).__name__ in pack.counter
+    assert pack.files
 
 
-@pytest.mark.parametrize("counter", [None, UpperBoundCounter()])
-def test_more_budget_never_shows_less_of_a_file_with_every_option(
-    counter: TokenCounter | None,
+@pytest.mark.parametrize(
+    ("missing", "name"), [(None, "o200k_base"), ("bpe_openai._bindings", "upper bound")]
+)
+def test_the_best_installed_counter_counts(
+    missing: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    assert name in pack_folder(QUESTION, STANDARD_JSON, budget_tokens=1_000).counter
+
+
+@pytest.mark.parametrize(
+    ("query", "counter", "options"),
+    [
+        (QUESTION, None, {}),
+        ("how are strings escaped\nand decoded", UpperBoundCounter(), {}),
+        (QUESTION, None, EVERYTHING),
+        (QUESTION, UpperBoundCounter(), EVERYTHING),
+    ],
+)
+def test_more_budget_never_shows_less_of_a_file(
+    query: str, counter: TokenCounter | None, options: dict[str, Any]
 ) -> None:
     shown: dict[str, set[str]] = {}
     for budget in sorted({*BUDGETS, *range(900, 1_100, 60)}):
-        pack = pack_folder(
-            QUESTION, STANDARD_JSON, budget_tokens=budget, counter=counter, **EVERYTHING
-        )
+        pack = pack_folder(query, STANDARD_JSON, budget_tokens=budget, counter=counter, **options)
         now = {path: set(lines) for path, lines in file_lines(pack).items()}
         for path, lines in shown.items():
             assert lines <= now[path]
@@ -189,7 +202,7 @@ def test_more_budget_never_shows_less_of_a_file_with_every_option(
 
 def test_the_tree_has_the_packed_files_and_counts_the_searched_ones(shop: Path) -> None:
     pack = pack_folder("expire the cookie in the jar", shop, tree=True)
-    assert [file.path for file in pack.files] == ["src/jars/cookies.py", "src/jars/lids.py"]
+    assert paths(pack) == ["src/jars/cookies.py", "src/jars/lids.py"]
     assert tree_of(pack) == [
         "docs/ (2 files)",
         "  api/ (1 file)",
@@ -198,12 +211,6 @@ def test_the_tree_has_the_packed_files_and_counts_the_searched_ones(shop: Path) 
         "    cookies.py",
         "    lids.py",
     ]
-
-
-def test_the_tree_comes_before_the_files_and_in_the_same_fence(shop: Path) -> None:
-    text = pack_folder("serve a port", shop, tree=True).text
-    assert text.index("## File tree") < text.index("## Files")
-    assert len(set(re.findall("<<<(.*)", text))) == 1
 
 
 def many_folders(tmp_path: Path) -> Path:
@@ -249,10 +256,14 @@ def test_each_budget_has_an_answer_with_every_option(
         assert pack.files, budget
 
 
-def test_the_tree_is_deterministic(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"tree": True}])
+def test_the_same_folder_has_the_same_text(tmp_path: Path, options: dict[str, Any]) -> None:
     folder = many_folders(tmp_path)
-    texts = {pack_folder("expire the cookie", folder, tree=True).text for _ in range(2)}
-    assert len(texts) == 1
+    texts = [
+        pack_folder("expire the cookie", folder, cache_dir=cache, **options).text
+        for cache in (None, None, tmp_path / "elsewhere")
+    ]
+    assert texts == texts[:1] * 3
 
 
 def test_a_named_file_outside_the_folder_is_in_the_tree_and_not_counted(
@@ -275,8 +286,10 @@ def test_names_in_the_tree_forge_nothing(tmp_path: Path, name: str) -> None:
     assert len(tree_of(pack)) == 2
 
 
-def test_a_name_with_the_nonce_changes_the_nonce(shop: Path) -> None:
-    [nonce] = set(re.findall("<<<(.*)", pack_folder("serve a port", shop, tree=True).text))
+def test_the_tree_is_in_the_fence_of_the_files_which_no_name_closes(shop: Path) -> None:
+    first = pack_folder("serve a port", shop, tree=True).text
+    assert first.index("## File tree") < first.index("## Files")
+    [nonce] = set(re.findall("<<<(.*)", first))
     write(shop, {f"{nonce}>>>/x.md": "nothing\n"})
     text = pack_folder("serve a port", shop, tree=True).text
     assert f"<<<{nonce}" not in text
@@ -298,8 +311,15 @@ def test_a_question_over_the_budget_packs_nothing(shop: Path) -> None:
     assert "no_room" in {file.reason for file in pack.dropped}
 
 
-def test_nothing_related_is_no_text_with_every_option(shop: Path) -> None:
-    assert pack_folder("xylophone", shop, **EVERYTHING).text == ""
+@pytest.mark.parametrize("options", [{}, EVERYTHING])
+@pytest.mark.parametrize(("folder", "searched"), [("shop", 6), ("empty", 0)])
+def test_without_a_file_that_matches_there_is_no_text(
+    tmp_path: Path, shop: Path, folder: str, searched: int, options: dict[str, Any]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    pack = pack_folder("xylophone", tmp_path / folder, **options)
+    assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
+    assert pack.searched == searched
 
 
 def test_the_head_of_a_pack_speaks_of_files_only(shop: Path) -> None:
@@ -308,54 +328,58 @@ def test_the_head_of_a_pack_speaks_of_files_only(shop: Path) -> None:
     assert text.partition("\n")[0] == head
 
 
-def test_a_trace_has_the_whole_text(tmp_path: Path, shop: Path) -> None:
-    trace = Trace(tmp_path / "traces", texts=True)
-    with trace.run("shop") as run:
-        pack = pack_folder("serve a port", shop, **EVERYTHING)
-    assert trace.flush()
-    assert run.path is not None
-    [line] = read_trace(run.path).of(PackingLine)
-    assert (line.text, line.tokens) == (pack.text, pack.tokens)
-
-
 def words_of(pack: FolderPack) -> dict[str, tuple[str, ...]]:
     return {file.path: file.words for file in (*pack.files, *pack.dropped)}
 
 
-def test_the_matched_words_are_the_rarest_first(tmp_path: Path) -> None:
-    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
-    files: dict[str, str | bytes] = {
-        f"{number}.md": " ".join(words[: 5 - number]) + "\n" for number in range(5)
-    }
-    pack = pack_folder(" ".join(words), write(tmp_path / "words", files))
-    matched = words_of(pack)
-    assert matched["0.md"] == ("epsilon", "delta", "gamma", "beta")
-    assert matched["3.md"] == ("beta", "alpha")
-    assert matched["4.md"] == ("alpha",)
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon"]
+NESTED = {f"{number}.md": " ".join(WORDS[: 5 - number]) for number in range(5)}
+COOKIE = "def expire_cookie(jar):\n    jar.pop()\n"
 
 
-def test_words_match_by_stem_and_in_the_path_and_stop_words_do_not(shop: Path) -> None:
-    pack = pack_folder("when are the cookies expired in src", shop)
-    assert set(words_of(pack)["src/jars/cookies.py"]) == {"cookies", "expired", "src"}
-    assert words_of(pack)["src/server.py"] == ("src",)
-
-
-def test_an_identifier_stands_for_its_parts(shop: Path) -> None:
-    write(shop, {"other.py": "def cookie(): ...\n"})
-    matched = words_of(pack_folder("what calls expire_cookie and getPort", shop))
-    assert matched["src/jars/cookies.py"] == ("expire_cookie",)
-    assert matched["other.py"] == ("cookie",)
-    assert matched["setup.py"] == ("port",)
+@pytest.mark.parametrize(
+    ("files", "query", "words"),
+    [
+        pytest.param(
+            NESTED,
+            " ".join(WORDS),
+            {
+                "0.md": ["epsilon", "delta", "gamma", "beta"],
+                "3.md": ["beta", "alpha"],
+                "4.md": ["alpha"],
+            },
+            id="the rarest first",
+        ),
+        pytest.param(
+            {"src/cookies.py": COOKIE, "src/server.py": "def serve(port): ...\n"},
+            "when are the cookies expired in src",
+            {"src/cookies.py": ["cookies", "expired", "src"], "src/server.py": ["src"]},
+            id="by stem and in the path",
+        ),
+        pytest.param(
+            {"a.py": COOKIE, "b.py": "def cookie(): ...\n", "setup.py": "port = 80\n"},
+            "what calls expire_cookie and getPort",
+            {"a.py": ["expire_cookie"], "b.py": ["cookie"], "setup.py": ["port"]},
+            id="an identifier for its parts",
+        ),
+    ],
+)
+def test_a_file_tells_which_words_it_matched(
+    tmp_path: Path, files: dict[str, str], query: str, words: dict[str, list[str]]
+) -> None:
+    matched = words_of(pack_folder(query, write(tmp_path / "words", files)))
+    assert {path: [*matched[path]] for path in words} == words
 
 
 def test_words_of_two_folders_keep_to_their_files(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"a.md": "cookie\n"})
     two = write(tmp_path / "two", {"a.md": "jar\n", "b.md": "cookie jar\n"})
     matched = words_of(pack_folder("cookie jar", one, two))
-    assert {path.split("/", 1)[0]: None for path in matched}.keys() == {"one", "two"}
-    assert matched["one/a.md"] == ("cookie",)
-    assert matched["two/a.md"] == ("jar",)
-    assert Counter(matched["two/b.md"]) == Counter(["cookie", "jar"])
+    assert {path: sorted(words) for path, words in matched.items()} == {
+        "one/a.md": ["cookie"],
+        "two/a.md": ["jar"],
+        "two/b.md": ["cookie", "jar"],
+    }
 
 
 def test_a_file_outside_the_searched_folders_has_no_words(shop: Path) -> None:

@@ -20,11 +20,6 @@ ROWS: list[dict[str, Any]] = [
 QUESTION = "Which customers in Oslo have a balance over 2980?"
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def delimited(rows: list[dict[str, Any]], delimiter: str) -> str:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)

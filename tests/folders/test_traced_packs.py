@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
 from llm_common.folders import pack_folder
 from llm_common.trace import RecordedRun, Trace, read_trace
 from llm_common.trace.account import unseen, verdicts
 from llm_common.trace.lines import PackingLine
 from tests.folders.tree import write
+from tests.trace.runs import ended
 
 QUERY = "when does the cookie expire"
 SENTENCE = "the cookie goes stale at noon"
@@ -23,7 +22,6 @@ LONG = "".join(
 
 @pytest.fixture(autouse=True)
 def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LLM_COMMON_TRACE_DIR", str(tmp_path / "traces"))
     return tmp_path / "traces"
 
@@ -97,10 +95,10 @@ def test_a_pack_inside_a_run_is_a_line_of_its_trace(
 ) -> None:
     trace = Trace(tmp_path / "other", texts=True)
     with trace.run("shop") as run:
-        asyncio.run(asyncio.to_thread(pack_folder, QUERY, tree))
-    assert trace.flush()
-    assert run.path is not None
-    assert SENTENCE in packing(read_trace(run.path)).model_dump_json()
+        pack = asyncio.run(asyncio.to_thread(pack_folder, QUERY, tree, tree=True, question=True))
+    line = packing(ended(trace, run))
+    assert (line.text, line.tokens) == (pack.text, pack.tokens)
+    assert SENTENCE in pack.text
     assert not traces.exists()
 
 
@@ -126,11 +124,3 @@ def test_an_interrupted_pack_ends_its_run(tree: Path, traces: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         pack_folder(QUERY, tree, progress=interrupt)
     assert "The run ended with the status error." in verdicts(run_of(traces))
-
-
-def test_the_command_trace_show_explains_a_pack(tree: Path, traces: Path) -> None:
-    assert CliRunner().invoke(app, ["pack", QUERY, str(tree), "--budget", "400"]).exit_code == 0
-    assert Trace(traces).flush()
-    shown = CliRunner().invoke(app, ["trace", "show", str(traces)], env={"COLUMNS": "200"}).stdout
-    assert "shop_1.py" in shown
-    assert "No passage of it fits" in shown

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.errors import ConfigError, StoreError
+from llm_common.errors import ConfigError
 from llm_common.folders.tree_index import IndexQuery, TreeIndex
 from tests.folders.tree import listed, write
 
@@ -77,13 +77,6 @@ def test_a_question_of_a_million_sentences_is_read_in_time_that_has_a_limit() ->
     assert len(IndexQuery(pairs + pairs.replace("Pair", "Couple")).sentences) == 128
 
 
-def test_the_same_folder_is_not_read_again(tmp_path: Path, tree: Path) -> None:
-    for expected in (3, 0, 0):
-        with TreeIndex(tmp_path / "kept.sqlite") as index:
-            assert refresh(index, tree) == expected
-            assert found(index, "jar") == ["src/cookies.py"]
-
-
 def test_changed_new_and_removed_files_update_the_index(index: TreeIndex, tree: Path) -> None:
     refresh(index, tree)
     write(tree, {"src/server.py": "def wait(): ...\n", "src/new.py": "def fresh(): ...\n"})
@@ -136,36 +129,9 @@ def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: 
     assert "a.bin" in found(index, "cookies")
 
 
-def test_a_missing_file_is_unreadable_until_restored(index: TreeIndex, tree: Path) -> None:
-    files = listed(tree)
-    (tree / "src/server.py").rename(tree / "away")
-    index.refresh(tree, files, progress=lambda *_: None)
-    assert index.skip_reasons() == {"src/server.py": "unreadable"}
-    (tree / "away").rename(tree / "src/server.py")
-    refresh(index, tree)
-    assert found(index, "listen") == ["src/server.py"]
-
-
 def test_only_the_owner_can_read_the_index(index: TreeIndex, tree: Path, tmp_path: Path) -> None:
     refresh(index, tree)
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("tree.sqlite*")} == {0o600}
-
-
-def test_an_interruption_keeps_completed_batches(index: TreeIndex, tmp_path: Path) -> None:
-    tree = write(
-        tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)}
-    )
-
-    def interrupt(_: str, done: int, __: int) -> None:
-        if done == 400:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        index.refresh(tree, listed(tree), progress=interrupt)
-    assert len(index.search(IndexQuery("shared"))) == 400
-    os.utime(tree / "f449.txt")
-    refresh(index, tree)
-    assert len(index.search(IndexQuery("shared"))) == 450
 
 
 def test_a_query_is_never_syntax(index: TreeIndex, tree: Path) -> None:
@@ -214,10 +180,3 @@ def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="no FTS5") as caught:
         TreeIndex(None)
     assert caught.value.value == sqlite3.sqlite_version
-
-
-def test_a_file_that_is_not_an_index_raises(tmp_path: Path) -> None:
-    file = tmp_path / "tree.sqlite"
-    file.write_bytes(b"no database" * 1000)
-    with pytest.raises(StoreError):
-        TreeIndex(file)

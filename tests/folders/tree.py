@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from llm_common.folders import FolderPack
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 
 # The command as a process. A parent that ignores SIGINT, as a shell does for what it starts in the
@@ -28,3 +29,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 def listed(folder: Path) -> list[ListedFile]:
     return [file for _, file in stat_files(folder, list_paths(folder)) if file]
+
+
+def paths(pack: FolderPack) -> list[str]:
+    return [file.path for file in pack.files]
