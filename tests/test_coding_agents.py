@@ -1,10 +1,10 @@
 """What coding agents read: the skill in the package, `llms.txt` and AGENTS.md."""
 
 import re
-import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
+
+from tests.programs import printed
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -26,15 +26,7 @@ def test_the_skill_has_the_front_matter_that_agents_read() -> None:
 
 def test_the_programs_of_the_skill_run(tmp_path: Path) -> None:
     program = "\n".join(re.findall(r"^```python\n(.*?)^```$", SKILL, re.DOTALL | re.MULTILINE))
-    completed = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (completed.returncode, completed.stderr) == (0, "")
-    assert completed.stdout.splitlines() == [
+    assert printed(program, cwd=tmp_path).splitlines() == [
         "True True",
         "['list_orders', 'query_context', 'read_context', 'search_context']",
     ]

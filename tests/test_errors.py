@@ -5,8 +5,6 @@ import importlib
 import inspect
 import pickle
 import re
-import subprocess
-import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -35,6 +33,7 @@ from llm_common.pointers.run_lease import only_run
 from llm_common.storage import FileBlobStore
 from llm_common.storage.files import translate_os_errors
 from llm_common.testing import ScriptedClient
+from tests.programs import printed
 
 FACTS: dict[str, dict[str, object]] = {
     "ConfigError": {"variable": "X", "value": "y"},
@@ -69,15 +68,8 @@ def test_an_error_survives_pickling_and_copying_with_its_attributes(name: str) -
         assert type(twin) is type(error)
         assert str(twin) == "what happened"
         assert vars(twin) == vars(error)
+        assert FACTS.get(name, {}).items() <= vars(twin).items()
         assert twin.args == error.args
-
-
-@pytest.mark.parametrize("name", errors.__all__)
-def test_details_are_attributes_and_not_in_the_text(name: str) -> None:
-    error = make(name)
-    for fact, value in FACTS.get(name, {}).items():
-        assert getattr(error, fact) == value
-    assert str(error) == "what happened"
 
 
 @pytest.mark.parametrize(
@@ -231,20 +223,6 @@ def test_every_error_text_says_what_to_do() -> None:
     } == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Something went wrong",
-        "The id is not valid",
-        "Not found: x",
-        "failed; it is broken",
-        "no room left",
-    ],
-)
-def test_the_check_fails_a_text_without_a_remedy(text: str) -> None:
-    assert not says_what_to_do(text)
-
-
 def pointer(**changes: Any) -> ContextPointer:
     facts = {
         "pointer_id": "0" * 12,
@@ -386,11 +364,8 @@ for use in (
     except ConfigError as exc:
         print(exc.message.partition(": ")[2])
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
     extras = ("tokens", "embeddings", "object-store", "postgres")
-    assert ran.stdout.splitlines() == [
+    assert printed(program).splitlines() == [
         f"pip install '.[{extra}]' in a checkout, or pip install 'llm-common[{extra}] @ git+…'"
         for extra in extras
     ]

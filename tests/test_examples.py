@@ -8,7 +8,6 @@ import runpy
 import subprocess
 import sys
 import uuid
-from collections import deque
 from collections.abc import Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -18,7 +17,8 @@ import pytest
 
 from llm_common._env import VARIABLES
 from llm_common.agents import compute_pointer_id
-from tests.core.loopback import Received, Wire, answer, loopback, ok, response
+from tests.core.loopback import Received, answer, loopback
+from tests.endpoint import replying
 from tests.s3_server import make_bucket
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -75,21 +75,10 @@ async def run_with_model(
     name: str, *arguments: str, replies: Sequence[str], cwd: Path
 ) -> tuple[str, list[Received]]:
     """Return what an example prints with an endpoint that replies in turn, and its requests."""
-    remaining = deque(replies)
-
-    async def script(wire: Wire) -> None:
-        while await wire.request() is not None:
-            await wire.send(response(200, ok(remaining.popleft())))
-
-    async with loopback(script) as server:
-        settings = {
-            "LLM_COMMON_BASE_URL": f"http://127.0.0.1:{server.port}/v1",
-            "LLM_COMMON_MODEL": "test-model",
-        }
+    async with replying(*replies) as (settings, requests):
         output = await asyncio.to_thread(run, name, *arguments, cwd=cwd, settings=settings)
-    assert not remaining
-    assert {request.body["model"] for request in server.requests} == {"test-model"}
-    return output, server.requests
+    assert {request.body["model"] for request in requests} == {"test-model"}
+    return output, requests
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)

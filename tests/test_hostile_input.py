@@ -173,65 +173,56 @@ def messages(text: str) -> list[dict[str, Any]]:
     ]
 
 
-@call("ContextPointerStore.save")
-async def save(place: Place, text: str) -> object:
-    return await place.save(text)
+async def answered(*calls: Awaitable[object]) -> None:
+    """Await each call. A refusal is an answer too."""
+    for each in calls:
+        with suppress(LLMCommonError, ValueError):
+            await each
 
 
-@call("ContextPointerStore.save with hostile arguments")
-async def save_arguments(place: Place, text: str) -> object:
-    return await place.store.save(query_id="s", tool_name="web", args={"a": text}, result="x")
-
-
-@call("ContextPointerStore.save with redaction")
-async def save_redacted(place: Place, text: str) -> object:
-    store = InMemoryContextPointerStore(redact_results=True)
-    return await store.save(query_id="s", tool_name="web", args={}, result={"rows": [text]})
-
-
-@call("ContextPointerStore.as_stored")
-async def as_stored(place: Place, text: str) -> object:
-    return await place.store.as_stored({"rows": [text]})
-
-
-@call("ContextPointerStore.alist", "ToolContextManager.resume")
-async def list_results(place: Place, text: str) -> object:
-    await place.save(text)
-    await place.manager.resume()
-    return await place.store.alist(query_id="s")
+@call("ContextPointerStore.save", "ContextPointerStore.as_stored")
+async def save(place: Place, text: str) -> None:
+    redacted = InMemoryContextPointerStore(redact_results=True)
+    await answered(
+        place.save(text),
+        place.store.save(query_id="s", tool_name="web", args={"a": text}, result="x"),
+        redacted.save(query_id="s", tool_name="web", args={}, result={"rows": [text]}),
+        place.store.as_stored({"rows": [text]}),
+    )
 
 
 @call(
+    "ContextPointerStore.alist",
     "ContextPointerStore.aload_result",
     "ToolContextManager.aload_result",
     "ToolContextManager.load_contexts",
+    "ToolContextManager.resume",
     "ToolContextManager.save_context",
 )
 async def load(place: Place, text: str) -> object:
     manager = ToolContextManager.over(place.session)
     pointer = await manager.save_context("web", {}, text)
+    await place.manager.resume()
+    await place.store.alist(query_id="s")
     await place.store.aload_result(pointer=pointer)
     await manager.load_contexts([pointer])
     return await manager.aload_result(pointer=pointer)
 
 
 @call("Session.offload")
-async def offload(place: Place, text: str) -> object:
-    return await place.session.offload(text, tool="web", args={"words": text}, query="zebra")
-
-
-@call("Session.offload of data")
-async def offload_data(place: Place, text: str) -> object:
-    return await place.session.offload({"rows": [text, text[:9]]}, tool="web", args={}, query=text)
+async def offload(place: Place, text: str) -> None:
+    await answered(
+        place.session.offload(text, tool="web", args={"words": text}, query="zebra"),
+        place.session.offload({"rows": [text, text[:9]]}, tool="web", args={}, query=text),
+    )
 
 
 @call("OffloadTurn.read", "OffloadTurn.take", "OffloadTurn.preview")
 async def preview(place: Place, text: str) -> object:
-    pointer = await place.save(text)
     turn = OffloadTurn(OffloadPolicy(), query=text)
     await turn.read("web", text)
     await turn.take(text)
-    return await turn.preview(pointer, text)
+    return await turn.preview(await place.save(text), text)
 
 
 @call("Session.choose_tools")
@@ -246,53 +237,32 @@ def definitions(text: str) -> list[ToolDefinition]:
     return [hostile, *(ToolDefinition(name, "Finds a thing. " * 20, parameters) for name in names)]
 
 
-@call("Session.fold")
-async def fold_in_session(place: Place, text: str) -> object:
-    return await place.session.fold(messages(text))
+@call("fold", "search_history", "Session.fold", "Session.search")
+async def fold_and_search(place: Place, text: str) -> None:
+    of_a_tool = [*messages(text), *messages(text)[1:]]
+    of_a_user = [{"role": "user", "content": text}, *messages("ok"), *messages("ok")[1:]]
+    options: dict[str, Any] = {"store": place.store, "session_id": "s"}
+    await answered(
+        place.session.fold(messages(text)),
+        fold(of_a_user, **options, policy=FoldPolicy(max_tokens=2_000)),
+        fold(of_a_tool, **options, policy=FoldPolicy(max_tokens=2_000)),
+        place.session.search(text),
+        search_history(text, **options),
+    )
 
 
-@call("fold")
-async def fold_messages(place: Place, text: str) -> object:
-    history = [*messages(text), *messages(text)[1:]]
-    policy = FoldPolicy(max_tokens=2_000)
-    return await fold(history, store=place.store, session_id="s", policy=policy)
-
-
-@call("fold of a user's text")
-async def fold_user_text(place: Place, text: str) -> object:
-    history = [{"role": "user", "content": text}, *messages("ok"), *messages("ok")[1:]]
-    policy = FoldPolicy(max_tokens=2_000)
-    return await fold(history, store=place.store, session_id="s", policy=policy)
-
-
-@call("search_history", "Session.search")
-async def search(place: Place, text: str) -> object:
-    await fold_messages(place, text)
-    await place.session.search(text)
-    return await search_history(text, store=place.store, session_id="s")
-
-
-@call("Session.pack")
-async def pack(place: Place, text: str) -> object:
+@call("ContextSelector.select", "Session.pack")
+async def pack(place: Place, text: str) -> None:
     await place.save(text)
-    return await place.session.pack(
-        text,
-        max_tokens=2_000,
-        turns=[TurnEntry(id="1", timestamp=NOON, role="user", content=text)],
-        files=[ContextFile(id="1", path="a.py", name="a.py", content=text)],
-        memories=[MemorySnippet(id="1", timestamp=NOON, text=text)],
-    )
-
-
-@call("ContextSelector.select")
-async def select_context(place: Place, text: str) -> object:
+    turns = (TurnEntry(id="1", timestamp=NOON, role="user", content=text),)
+    files = (ContextFile(id="1", path="a.py", name="a.py", content=text),)
+    memories = (MemorySnippet(id="1", timestamp=NOON, text=text),)
+    pool = DataPoolSnapshot(session_log=turns, context_files=files, memory_hits=memories)
     request = ContextSelectionRequest(intent=classify_intent(text), token_budget=2_000)
-    pool = DataPoolSnapshot(
-        session_log=(TurnEntry(id="1", timestamp=NOON, role="user", content=text),),
-        context_files=(ContextFile(id="1", path="a.py", name="a.py", content=text),),
-        memory_hits=(MemorySnippet(id="1", timestamp=NOON, text=text),),
+    await answered(
+        place.session.pack(text, max_tokens=2_000, turns=turns, files=files, memories=memories),
+        ContextSelector().select(request, pool),
     )
-    return await ContextSelector().select(request, pool)
 
 
 @call("compress_turns")
@@ -307,59 +277,57 @@ async def compress(place: Place, text: str) -> object:
     return await compress_turns(turns, summarise)
 
 
-@call("Session.read")
-async def read(place: Place, text: str) -> object:
-    pointer = await place.save(text)
-    with suppress(LLMCommonError):
-        await place.session.read(pointer.pointer_id, path=text)
-    with suppress(LLMCommonError):
-        await place.session.read(pointer.pointer_id, cursor=text)
-    with suppress(LLMCommonError):
-        await place.session.read(pointer.pointer_id, pattern=text)
-    return await place.session.read(pointer.pointer_id, lines=(1, 10**9))
+@call("Session.read", "ReadBackTool.run", "read_context")
+async def read(place: Place, text: str) -> None:
+    pointer_id = (await place.save(text)).pointer_id
+    tool = ReadBackTool(place.manager.load_payload)
+    await answered(
+        place.session.read(pointer_id, path=text),
+        place.session.read(pointer_id, cursor=text),
+        place.session.read(pointer_id, pattern=text),
+        place.session.read(pointer_id, lines=(1, 10**9)),
+        read_context(pointer_id, load=place.manager.load_payload),
+        tool.run({"id": text}),
+        tool.run({"id": pointer_id, "select": text}),
+        tool.run({"id": pointer_id, "pattern": "(a+)+$"}),
+    )
 
 
 @call("Session.query", "Session.query_rows", "Session.tables")
-async def query(place: Place, text: str) -> object:
+async def query(place: Place, text: str) -> None:
     rows = [{"id": index, "text": text[:9_999]} for index in range(100)]
     await place.session.offload(rows, tool="web", args={})
     [table, *_] = await place.session.tables()
-    for sql in (text, f"SELECT '{text[:9_000]}' FROM {table.name}", f"SELECT * FROM {table.name}"):
-        with suppress(LLMCommonError):
-            await place.session.query(sql)
-        with suppress(LLMCommonError):
-            await place.session.query(sql, cursor=text)
-    return await place.session.query_rows(f"SELECT text FROM {table.name}")
-
-
-@call("ReadBackTool.run", "read_context")
-async def read_back(place: Place, text: str) -> object:
-    pointer = await place.save(text)
-    await read_context(pointer.pointer_id, load=place.manager.load_payload)
-    tool = ReadBackTool(place.manager.load_payload)
-    with suppress(LLMCommonError):
-        await tool.run({"id": text})
-    with suppress(LLMCommonError):
-        await tool.run({"id": pointer.pointer_id, "select": text})
-    return await tool.run({"id": pointer.pointer_id, "pattern": "(a+)+$"})
+    every = f"SELECT * FROM {table.name}"
+    await answered(
+        place.session.query(text),
+        place.session.query(text, cursor=text),
+        place.session.query(f"SELECT '{text[:9_000]}' FROM {table.name}"),
+        place.session.query(every),
+        place.session.query(every, cursor=text),
+        place.session.query_rows(f"SELECT text FROM {table.name}"),
+    )
 
 
 @call("ChoosesPointers.select", "ChoosesPointers.select_detailed")
-async def select_pointers(place: Place, text: str) -> object:
+async def select_pointers(place: Place, text: str) -> None:
     pointers = [await place.save(f"{index} zebra {text[:900]}") for index in range(30)]
-    selector = LexicalRelevanceSelector()
-    await selector.select(query=text, pointers=pointers)
     model = ContextRelevanceSelector(ScriptedClient([], default=text))
-    await model.select_detailed(query="zebra", pointers=pointers)
-    return await selector.select_detailed(query=text, pointers=pointers)
+    await answered(
+        LexicalRelevanceSelector().select(query=text, pointers=pointers),
+        LexicalRelevanceSelector().select_detailed(query=text, pointers=pointers),
+        model.select_detailed(query="zebra", pointers=pointers),
+    )
 
 
 @call("ChoosesTools.select_detailed", "ChoosesTools.select_tool_calls")
-async def select_tools(place: Place, text: str) -> object:
+async def select_tools(place: Place, text: str) -> None:
     registry = place.registry()
-    await LexicalToolSelector().select_tool_calls(task=task(text), tool_registry=registry)
-    selector = ToolSelector(ScriptedClient([], default=text))
-    return await selector.select_detailed(task=task("Find it"), tool_registry=registry, query=text)
+    model = ToolSelector(ScriptedClient([], default=text))
+    await answered(
+        LexicalToolSelector().select_tool_calls(task=task(text), tool_registry=registry),
+        model.select_detailed(task=task("Find it"), tool_registry=registry, query=text),
+    )
 
 
 @call("Planner.plan")
@@ -383,85 +351,72 @@ async def answer(place: Place, text: str) -> object:
     return await Answering().answer(client, place.manager, query=text, results=[result])
 
 
-def executor(place: Place, text: str, reply: str) -> AgenticExecutor:
-    client = ScriptedClient([], default=reply)
-    return AgenticExecutor(client, place.registry(result=text), place.manager)
-
-
-@call("AgenticExecutor.execute_tool_calls", "ToolRegistry.execute", "Tool.run")
-async def execute_calls(place: Place, text: str) -> object:
-    await place.registry().execute("find_1", {"words": text})
+@call(
+    "AgenticExecutor.execute_plan",
+    "AgenticExecutor.execute_task",
+    "AgenticExecutor.execute_tool_calls",
+    "AgenticExecutor.run",
+    "Tool.run",
+    "ToolRegistry.execute",
+)
+async def execute(place: Place, text: str) -> None:
+    registry, client = place.registry(result=text), ScriptedClient([], default=text)
+    executor = AgenticExecutor(client, registry, place.manager)
+    words = LexicalToolSelector()
+    without_model = AgenticExecutor(None, registry, place.manager, selector=words)
     calls: list[ToolCall | dict[str, Any]] = [ToolCall(tool="find_1", args={"words": text})]
     calls.append({"tool": text, "args": {}})
-    return await executor(place, text, "").execute_tool_calls(calls, 1, "s")
-
-
-@call("AgenticExecutor.execute_task")
-async def execute_task(place: Place, text: str) -> object:
-    return await executor(place, text, text).execute_task(task(text), "s")
-
-
-@call("AgenticExecutor.execute_plan")
-async def execute_plan(place: Place, text: str) -> object:
-    runner = AgenticExecutor(
-        None, place.registry(result=text), place.manager, selector=LexicalToolSelector()
+    await answered(
+        place.registry().execute("find_1", {"words": text}),
+        executor.execute_tool_calls(calls, 1, "s"),
+        executor.execute_task(task(text), "s"),
+        executor.run(text, plan=[task("Find it")]),
+        without_model.execute_plan(ExecutionPlan(tasks=[task(text)]), "s"),
     )
-    return await runner.execute_plan(ExecutionPlan(tasks=[task(text)]), "s")
-
-
-@call("AgenticExecutor.run")
-async def run(place: Place, text: str) -> object:
-    return await executor(place, text, text).run(text, plan=[task("Find it")])
-
-
-@call("InMemoryMemory.append_event", "InMemoryMemory.recent", "InMemoryMemory.retrieve")
-async def remember(place: Place, text: str) -> object:
-    memory = place.memory
-    await memory.append_event("s", await event_of(text), key=text[:100])
-    await memory.recent("s")
-    return await memory.retrieve(text, 5, MemoryFilters(session_id="s"))
-
-
-@call("FactMemory.summarize_episode")
-async def summarize(place: Place, text: str) -> object:
-    await place.memory.append_event("s", await event_of(text))
-    return await place.memory.summarize_episode("s")
 
 
 @call(
+    "FactMemory.summarize_episode",
+    "InMemoryMemory.append_event",
+    "InMemoryMemory.recent",
+    "InMemoryMemory.retrieve",
     "SqliteMemory.append_event",
     "SqliteMemory.recent",
     "SqliteMemory.retrieve",
 )
-async def remember_in_sqlite(place: Place, text: str) -> object:
-    memory = SqliteMemory(place.folder / f"{time.monotonic_ns()}.db")
-    try:
-        await memory.append_event("s", await event_of(text))
-        await memory.recent("s")
-        await memory.summarize_episode("s")
-        return await memory.retrieve(text, 5, MemoryFilters(session_id="s"))
-    finally:
-        await memory.aclose()
+async def remember(place: Place, text: str) -> None:
+    sqlite = SqliteMemory(place.folder / f"{time.monotonic_ns()}.db")
+    event = await event_of(text)
+    for memory in (place.memory, sqlite):
+        await answered(
+            memory.append_event("s", event, key=text[:100]),
+            memory.append_event("s", event),
+            memory.recent("s"),
+            memory.summarize_episode("s"),
+            memory.retrieve(text, 5, MemoryFilters(session_id="s")),
+        )
+    await sqlite.aclose()
 
 
 @call(
     "fold_messages", "choose_tools", "read_back", "read_back_or_explain", "take_over_from_callers"
 )
-async def translate(place: Place, text: str) -> object:
-    await translation.choose_tools(
-        place.session, definitions(text), describe=lambda tool: tool, messages=messages(text)
-    )
-    with suppress(LLMCommonError):
-        name = place.session.tools()[0].name
-        await translation.read_back(place.session, name, {"id": text})
-    await translation.read_back_or_explain(place.session, name, {"id": text})
+async def translate(place: Place, text: str) -> None:
+    reader = place.session.tools()[0].name
     with calling(Session(place.store), {"task": text}):
         await take_over_from_callers(place.session)
-    return await translation.fold_messages(
-        place.session,
-        messages(text),
-        read=lambda message: message,
-        write=lambda message, content: {**(message or {"role": "user"}), "content": content},
+    await answered(
+        translation.choose_tools(
+            place.session, definitions(text), describe=lambda tool: tool, messages=messages(text)
+        ),
+        translation.read_back(place.session, reader, {"id": text}),
+        translation.read_back_or_explain(place.session, reader, {"id": text}),
+        translation.fold_messages(
+            place.session,
+            messages(text),
+            read=lambda message: message,
+            write=lambda message, content: {**(message or {"role": "user"}), "content": content},
+        ),
     )
 
 
@@ -516,13 +471,8 @@ async def cpu_of(function: Call, folder: Path, text: str) -> tuple[float, float]
     # Outlives the measurement: an application keeps its session longer than a call.
     place = Place(folder)
 
-    async def attempt() -> None:
-        # A refusal is an answer too.
-        with suppress(LLMCommonError, ValueError):
-            await function(place, text)
-
     begin_s = time.process_time()
-    longest_s, _ = await longest_tick_s(attempt())
+    longest_s, _ = await longest_tick_s(answered(function(place, text)))
     return time.process_time() - begin_s, longest_s
 
 

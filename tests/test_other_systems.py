@@ -1,7 +1,6 @@
 """Systems without POSIX modules: what can be imported there, and what says why it cannot be used."""
 
-import subprocess
-import sys
+from tests.programs import printed
 
 PROGRAM = """
 import os, sys
@@ -35,11 +34,7 @@ asyncio.run(use())
 
 
 def test_without_posix_modules_all_but_the_file_store_works() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    hint, *answers = ran.stdout.splitlines()
+    hint, *answers = printed(PROGRAM).splitlines()
     assert "needs a POSIX system" in hint
     assert "Use InMemoryContextPointerStore or ObjectContextPointerStore" in hint
     assert "7" in answers

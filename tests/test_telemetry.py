@@ -1,7 +1,5 @@
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from llm_common import _telemetry
+from tests.programs import printed
 
 
 def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) -> None:
@@ -56,10 +55,7 @@ with span("outer"), span("inner"):
 inner, outer = exporter.get_finished_spans()
 print(inner.name, outer.name, inner.parent.span_id == outer.context.span_id)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert ran.stdout == "inner outer True\n"
+    assert printed(program) == "inner outer True\n"
 
 
 def test_a_span_does_nothing_without_opentelemetry() -> None:
@@ -73,10 +69,7 @@ with operation("execute_tool", "tool", detached=True) as current, current.active
     current.fail("ToolError")
 print("done")
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert ran.stdout == "done\n"
+    assert printed(program) == "done\n"
 
 
 def test_the_program_of_the_page_switches_telemetry_on() -> None:
@@ -87,7 +80,4 @@ from llm_common._telemetry import operation
 with operation("search_memory"):
     pass
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert '"name": "search_memory"' in ran.stdout
+    assert '"name": "search_memory"' in printed(program)

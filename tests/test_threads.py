@@ -4,8 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import subprocess
-import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -28,6 +26,7 @@ from llm_common._threads import (
 )
 from llm_common.errors import NoThreadError
 from tests.forking import held_by_a_thread, run_in_child
+from tests.programs import printed
 
 InThread = Callable[..., Awaitable[Any]]
 BOTH = pytest.mark.parametrize("run", [in_thread, in_tool_thread])
@@ -214,10 +213,7 @@ def hang() -> None:
     threading.Event().wait()
 asyncio.run(main())
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=30
-    )
-    assert ran.stdout == "given up\n"
+    assert printed(program, timeout=30) == "given up\n"
 
 
 def test_two_threads_compute_at_a_time_and_a_third_waits_no_longer_than_its_limit(

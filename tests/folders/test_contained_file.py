@@ -1,7 +1,6 @@
 """Test `ContainedFile` with folders that change while they are read."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from llm_common.folders.contained_file import ContainedFile
 from tests.folders.tree import write
+from tests.programs import printed
 
 
 @pytest.fixture
@@ -116,10 +116,7 @@ print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir(
 
 def test_a_file_swapped_during_open_is_not_followed_f_164(root: Path) -> None:
     write(root, {"sub/b.txt": "b", "sub/c.txt": "c", "deep/secret": "inside"})
-    command = [sys.executable, "-c", SWAPPED_WHILE_OPENING, str(root)]
-    lines = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=30
-    ).stdout.splitlines()
+    lines = printed(SWAPPED_WHILE_OPENING, root, timeout=30).splitlines()
     assert lines[:3] == ["None"] * 3
     # all swaps were made, and no descriptor stays open
     assert lines[3].split() == lines[4].split()[1:]
@@ -137,7 +134,4 @@ def test_a_system_without_openat_reads_the_same_f_164(root: Path) -> None:
         "path).read(max_bytes=100)\n"
         "    print(content and content.data)\n"
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", program, str(root)], capture_output=True, text=True, check=True
-    )
-    assert shown.stdout.splitlines() == ["b'inside'", "b'inside'", "None", "None", "None"]
+    assert printed(program, root).splitlines() == ["b'inside'", "b'inside'", "None", "None", "None"]

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from llm_common.folders import pack_folder
 from llm_common.folders.candidates import FolderQuestion
 from llm_common.folders.passages import pack_passages
 from tests.folders.tree import git, paths, write
+from tests.programs import printed
 
 STANDARD_JSON = Path(json.__file__).parent
 FILLER = "".join(
@@ -281,8 +280,7 @@ def test_packing_needs_no_extra(tree: Path) -> None:
         "from llm_common.folders import pack_folder\n"
         "print(*(file.path for file in pack_folder('serve a port', sys.argv[1]).files))\n"
     )
-    command = [sys.executable, "-c", program, str(tree)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    shown = printed(program, tree).split()
     assert shown[0] == "src/server.py"
     assert "ignored.log" not in shown
 

@@ -1,26 +1,18 @@
 """The example of docs/trace.md runs unchanged."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from llm_common.apps.cli.trace_commands import trace_app
+from tests.programs import printed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
 
 
 def test_the_example_records_a_packing(tmp_path: Path) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    output = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     lines = ["[('f1', 'below_cut_off')]", "['run_begin', 'packing', 'run_end']"]
-    assert output.stdout.splitlines() == lines
+    assert printed(example, cwd=tmp_path).splitlines() == lines
     assert "What was left out, and why" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
