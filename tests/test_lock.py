@@ -18,41 +18,58 @@ def locked(version: str, markers: object = None, *, pythons: str = ">=3.11") -> 
     return package if markers is None else {**package, "markers": markers}
 
 
-def test_a_package_that_is_locked_once_is_pinned_everywhere() -> None:
-    packages = [locked("2.4.6", {"main": 'extra == "mcp"', "dev": 'python_version < "4.0"'})]
-    assert constraints(packages, PYTHONS) == f"{HEAD}numpy==2.4.6\n"
-
-
-def test_each_python_gets_the_version_that_is_locked_for_it() -> None:
-    packages = [
-        locked("2.5.5", 'python_version >= "3.13" and extra == "all" or python_version < "3.12"'),
-        locked("2.4.6", 'python_version == "3.12" and (extra == "all" or extra == "embeddings")'),
-    ]
-    assert constraints(packages, PYTHONS) == (
-        f'{HEAD}numpy==2.4.6 ; python_version == "3.12"\n'
-        'numpy==2.5.5 ; python_version == "3.11"\n'
-        'numpy==2.5.5 ; python_version == "3.13"\n'
-    )
-
-
-def test_a_version_for_later_pythons_is_left_out() -> None:
-    packages = [
-        locked("2.4.6", 'python_version < "3.15"'),
-        locked("2.5.5", 'python_version >= "3.14"', pythons=">=3.12"),
-    ]
-    assert constraints(packages, PYTHONS) == f"{HEAD}numpy==2.4.6\n"
-
-
-def test_the_pythons_of_a_version_count_without_a_marker() -> None:
-    packages = [
-        locked("2.4.6", 'python_version < "3.12"'),
-        locked("2.5.5", pythons=">=3.12,<4.0"),
-    ]
-    assert constraints(packages, PYTHONS) == (
-        f'{HEAD}numpy==2.4.6 ; python_version == "3.11"\n'
-        'numpy==2.5.5 ; python_version == "3.12"\n'
-        'numpy==2.5.5 ; python_version == "3.13"\n'
-    )
+@pytest.mark.parametrize(
+    ("packages", "pins"),
+    [
+        pytest.param(
+            [locked("2.4.6", {"main": 'extra == "mcp"', "dev": 'python_version < "4.0"'})],
+            ["numpy==2.4.6"],
+            id="locked once",
+        ),
+        pytest.param(
+            [
+                locked(
+                    "2.5.5",
+                    'python_version >= "3.13" and extra == "all" or python_version < "3.12"',
+                ),
+                locked(
+                    "2.4.6",
+                    'python_version == "3.12" and (extra == "all" or extra == "embeddings")',
+                ),
+            ],
+            [
+                'numpy==2.4.6 ; python_version == "3.12"',
+                'numpy==2.5.5 ; python_version == "3.11"',
+                'numpy==2.5.5 ; python_version == "3.13"',
+            ],
+            id="a version for each Python",
+        ),
+        pytest.param(
+            [
+                locked("2.4.6", 'python_version < "3.15"'),
+                locked("2.5.5", 'python_version >= "3.14"', pythons=">=3.12"),
+            ],
+            ["numpy==2.4.6"],
+            id="a version for later Pythons",
+        ),
+        pytest.param(
+            [
+                locked("2.4.6", 'python_version < "3.12"'),
+                locked("2.5.5", pythons=">=3.12,<4.0"),
+            ],
+            [
+                'numpy==2.4.6 ; python_version == "3.11"',
+                'numpy==2.5.5 ; python_version == "3.12"',
+                'numpy==2.5.5 ; python_version == "3.13"',
+            ],
+            id="Pythons of a version without a marker",
+        ),
+    ],
+)
+def test_each_python_gets_the_version_that_is_locked_for_it(
+    packages: list[dict[str, Any]], pins: list[str]
+) -> None:
+    assert constraints(packages, PYTHONS) == HEAD + "".join(f"{pin}\n" for pin in pins)
 
 
 def test_two_versions_for_one_python_are_an_error() -> None:

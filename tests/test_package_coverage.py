@@ -44,21 +44,27 @@ def test_each_package_and_application_has_a_line(
     ]
 
 
-def test_one_package_that_no_test_runs_is_an_error(tmp_path: Path) -> None:
-    files = {
-        "llm_common/core/models.py": summary(1_000, of=1_000),
-        "llm_common/apps/gateway/serving.py": summary(0, of=10),
-    }
-    with pytest.raises(SystemExit, match=r"^under 85%: apps/gateway$"):
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        pytest.param(
+            {
+                "llm_common/core/models.py": summary(1_000, of=1_000),
+                "llm_common/apps/gateway/serving.py": summary(0, of=10),
+            },
+            r"^under 85%: apps/gateway$",
+            id="no test runs a package",
+        ),
+        pytest.param(
+            {"llm_common/text/fences.py": summary(10, of=10, branches=10, branches_run=0)},
+            r"^under 85%: text$",
+            id="branches that are not taken",
+        ),
+        pytest.param({}, "has no module", id="no modules"),
+    ],
+)
+def test_too_little_coverage_is_an_error(
+    tmp_path: Path, files: dict[str, dict[str, object]], problem: str
+) -> None:
+    with pytest.raises(SystemExit, match=problem):
         main(written(tmp_path, files))
-
-
-def test_a_branch_that_is_not_taken_counts(tmp_path: Path) -> None:
-    files = {"llm_common/text/fences.py": summary(10, of=10, branches=10, branches_run=0)}
-    with pytest.raises(SystemExit, match=r"^under 85%: text$"):
-        main(written(tmp_path, files))
-
-
-def test_a_report_without_modules_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="has no module"):
-        main(written(tmp_path, {}))

@@ -141,14 +141,6 @@ async def test_only_results_hold_secrets_when_they_are_not_redacted_f_046(
     assert len(found_in(results)) == len(samples)
 
 
-async def test_the_harness_finds_what_a_naive_store_writes(
-    tmp_path: Path, samples: tuple[Sample, ...]
-) -> None:
-    for number, sample in enumerate(samples):
-        (tmp_path / f"{number}.json").write_text(json.dumps(call_of(sample)), encoding="utf-8")
-    assert len(found_in(b"\n".join(bytes_below(tmp_path).values()))) == len(samples)
-
-
 async def test_the_error_of_a_failed_tool_is_always_redacted(
     tmp_path: Path, samples: tuple[Sample, ...]
 ) -> None:
@@ -220,8 +212,9 @@ def search(query: str) -> str:
     raise RuntimeError(f"refused: {query}")
 
 
-def damage(path: Path, text: str) -> None:
-    path.write_text(json.dumps(text), encoding="utf-8")
+def told(error: LLMCommonError, *, with_its_cause: bool = True) -> list[str]:
+    """Return every text that an error shows."""
+    return [str(error), repr(error), *traceback.format_exception(error, chain=with_its_cause)]
 
 
 class Unknown:
@@ -253,16 +246,12 @@ async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
         ):
             with pytest.raises(LLMCommonError) as caught:
                 await store.save(**(call | change))
-            texts += [
-                str(caught.value),
-                repr(caught.value),
-                *traceback.format_exception(caught.value),
-            ]
+            texts += told(caught.value)
         pointer = await store.save(**call)
-        damage(Path(pointer.result_path), sample.text)
+        Path(pointer.result_path).write_text(json.dumps(sample.text), encoding="utf-8")  # noqa: ASYNC240 - a test
         with pytest.raises(LLMCommonError) as caught:
             store.load_result(pointer=pointer)
-        texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
+        texts += told(caught.value)
         store.list(query_id=f"q{number}")
     assert found_in("\n".join(texts)) == []
     assert found_in(caplog.text) == []
@@ -288,11 +277,7 @@ async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
         ):
             with pytest.raises(LLMCommonError) as caught:
                 await registry.execute(name, args)
-            texts += [
-                str(caught.value),
-                repr(caught.value),
-                *traceback.format_exception(caught.value, chain=False),
-            ]
+            texts += told(caught.value, with_its_cause=False)
         client = ScriptedClient(
             [json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})]
         )
