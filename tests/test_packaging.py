@@ -135,15 +135,3 @@ runpy.run_path({str(archive)!r}, run_name="__main__")
     first, *listed = run(archive, store, command).splitlines()
     assert first == f"{archive}/llm_common/__init__.py [1] <!doctype html>"
     assert listed[0].startswith("q\t1\t")
-
-
-def test_a_package_has_one_pin_for_this_python() -> None:
-    text = (PACKAGE.parent / "constraints.txt").read_text(encoding="utf-8")
-    pinned: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        pin = Requirement(line)
-        if pin.marker is None or pin.marker.evaluate():
-            pinned.append(pin.name)
-    assert sorted(set(pinned)) == sorted(pinned)

@@ -24,7 +24,6 @@ from benchmarks.public.page import PAGE, page_of, section_text
 from benchmarks.public.records import records_of_text
 from benchmarks.public.repositories import Issue, at_each_commit
 from benchmarks.public.tables import (
-    REPORTED,
     Row,
     Section,
     Share,
@@ -77,41 +76,34 @@ def _add_git_directory(work_tree: Path, data: Path, name: str) -> None:
     _git(data, "clone", "-q", "--bare", str(work_tree), str(data / name / "repo"))
 
 
-def _input(text: str, commit: str = "0" * 40) -> Input:
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
-    return Input("owner/name", commit, "data/rows.jsonl", sha256, "MIT")
+def _input(content: bytes, path: str = "rows.jsonl", commit: str = "0" * 40) -> Input:
+    return Input("owner/name", commit, path, hashlib.sha256(content).hexdigest(), "MIT")
+
+
+def _kept(data: Path, **contents: bytes) -> Inputs:
+    """Write files of one repository, and return them as inputs."""
+    folder = data / "owner+name"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return Inputs(data, {name: _input(content, name) for name, content in contents.items()})
 
 
 # --- inputs
 
 
-def test_a_plain_file_with_the_right_hash_is_read(data: Path) -> None:
-    file = data / "owner+name" / "data" / "rows.jsonl"
-    file.parent.mkdir(parents=True)
-    file.write_text('{"a": 1}\n')
-    inputs = Inputs(data, {"rows": _input('{"a": 1}\n')})
-    assert inputs.json_lines("rows") == [{"a": 1}]
-
-
 def test_a_file_is_read_from_a_git_directory_at_its_commit(work_tree: Path, data: Path) -> None:
-    old = _commit(work_tree, {"data/rows.jsonl": "old"})
-    _commit(work_tree, {"data/rows.jsonl": "new"})
+    old = _commit(work_tree, {"rows.jsonl": "old"})
+    _commit(work_tree, {"rows.jsonl": "new"})
     _add_git_directory(work_tree, data, "owner+name")
-    assert Inputs(data, {"rows": _input("old", old)}).text("rows") == "old"
-
-
-def test_a_missing_file_is_an_error_that_names_it(data: Path) -> None:
-    message = r"missing: data/rows.jsonl of owner/name at 0{12} is not in .*owner\+name"
-    with pytest.raises(InputError, match=message):
-        Inputs(data, {"rows": _input("x")}).read("rows")
+    assert Inputs(data, {"rows": _input(b"old", commit=old)}).text("rows") == "old"
 
 
 def test_a_different_file_is_an_error_that_names_it(data: Path) -> None:
-    file = data / "owner+name" / "data" / "rows.jsonl"
-    file.parent.mkdir(parents=True)
-    file.write_text("other")
-    with pytest.raises(InputError, match=r"different: data/rows.jsonl of owner/name"):
-        Inputs(data, {"rows": _input("x")}).read("rows")
+    inputs = _kept(data, **{"rows.jsonl": b"right"})
+    (data / "owner+name" / "rows.jsonl").write_text("other")
+    with pytest.raises(InputError, match=r"different: rows.jsonl of owner/name"):
+        inputs.read("rows.jsonl")
 
 
 @pytest.mark.parametrize("kind", ["a checkout", "a git directory"])
@@ -161,11 +153,6 @@ def test_the_page_is_written_only_by_a_run_of_all_tables(data: Path) -> None:
     assert PAGE.read_bytes() == before
 
 
-def test_a_page_of_few_cases_says_that_it_is_a_draft() -> None:
-    assert "draft, with at most 3 cases" in page_of([], {}, {}, limit=3)
-    assert "draft" not in page_of([], {}, {})
-
-
 # --- trees
 
 
@@ -190,32 +177,6 @@ def test_a_tree_has_exactly_the_files_of_each_commit(work_tree: Path, tmp_path: 
         times.append((tree.folder / "same.py").stat().st_mtime_ns)
     # An index reads a file again by its time: the same for equal contents, else another.
     assert times[0] == times[2] != times[1]
-
-
-def test_issues_without_their_repository_or_commit_are_counted(work_tree: Path, data: Path) -> None:
-    commit = _commit(work_tree, {"a.py": "a = 1\n"})
-    _add_git_directory(work_tree, data, "Owner+Name")
-    issues = [
-        Issue("owner/name", commit, "there"),
-        Issue("owner/name", "0" * 40, "no such commit"),
-        Issue("owner/other", commit, "no such repository"),
-    ]
-    left_out: Counter[str] = Counter()
-    found = [
-        (issue.text, searched.text_lines("a.py"))
-        for issue, searched in at_each_commit(Inputs(data, {}), issues, left_out)
-    ]
-    assert found == [("there", ["a = 1"])]
-    assert left_out == {"owner/name": 1, "owner/other": 1}
-
-
-def test_a_limit_takes_one_issue_of_each_repository(work_tree: Path, data: Path) -> None:
-    commit = _commit(work_tree, {"a.py": "a = 1\n"})
-    for name in ("owner+a", "owner+b", "owner+c"):
-        _add_git_directory(work_tree, data, name)
-    issues = [Issue(f"owner/{name}", commit, name + number) for name in "abc" for number in "12"]
-    found = [issue.text for issue, _ in at_each_commit(Inputs(data, {}), issues, Counter(), 2)]
-    assert found == ["a1", "b1"]
 
 
 def test_whole_files_fill_the_budget_and_the_last_one_is_cut(work_tree: Path, data: Path) -> None:
@@ -382,7 +343,7 @@ def test_a_page_names_losses_sources_and_what_failed() -> None:
         Row("others", (Share(0.9), None), "reported", "https://example.org/7"),
     )
     section = Section("Some title", "About it.", (table,), ("A note.",))
-    page = page_of([section], {"tools": "missing: x"}, {"rows": _input("x")})
+    page = page_of([section], {"tools": "missing: x"}, {"rows": _input(b"x")})
     assert "Ahead of llm-common:\n\n- recall: others .900 (ours .500)\n" in page
     assert "| reported: others ([source](https://example.org/7)) | .900 |" in page
     assert "A note." in page
@@ -411,18 +372,6 @@ def test_every_reported_figure_has_a_source(table: str, columns: tuple[str, ...]
         assert any(cell is not None for cell in row.cells)
 
 
-def test_a_reported_figure_without_a_column_is_an_error() -> None:
-    with pytest.raises(ValueError, match="has no columns"):
-        [*reported_rows("locomo_all", ("any@5",))]
-
-
-def test_every_table_of_reported_figures_is_used() -> None:
-    sources = Path(REPORTED).parent.glob("*.py")
-    code = "".join(path.read_text(encoding="utf-8") for path in sources)
-    for name in re.findall(r"^\[\[(\w+)\]\]", REPORTED.read_text(encoding="utf-8"), re.MULTILINE):
-        assert f'"{name}"' in code
-
-
 def test_made_up_talks_are_measured_by_halves(data: Path) -> None:
     talk = {
         "speaker_a": "Ann",
@@ -439,12 +388,7 @@ def test_made_up_talks_are_measured_by_halves(data: Path) -> None:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in ("26", "30"):
             archive.writestr(f"talks/{name}.json", json.dumps(talk))
-    file = data / "owner+name" / "talks.zip"
-    file.parent.mkdir()
-    file.write_bytes(buffer.getvalue())
-    sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
-    source = Input("owner/name", "0" * 40, "talks.zip", sha256, "MIT")
-    inputs = Inputs(data, {"locomo": source})
+    inputs = _kept(data, locomo=buffer.getvalue())
     table = TABLES["sessions"](inputs, None).tables[0]
     by_label = {row.label: row.cells for row in table.rows if row.group != "reported"}
     assert table.title == "LoCoMo, all questions (2)"
@@ -477,14 +421,8 @@ def test_all_wanted_files_of_an_issue_must_be_among_the_first(work_tree: Path, d
         "chronorepo_candidates": _json_lines(candidates),
         "chronorepo_kimi_k2": _json_lines(ranked),
     }
-    manifest = {}
-    for name, text in texts.items():
-        file = data / "owner+name" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
-        manifest[name] = Input("owner/name", "0" * 40, name, sha256, "MIT")
-    section = TABLES["locbench"](Inputs(data, manifest), None)
+    inputs = _kept(data, **{name: text.encode() for name, text in texts.items()})
+    section = TABLES["locbench"](inputs, None)
     by_label = {row.label: row.cells for row in section.tables[0].rows}
     assert by_label["llm-common, pack_folder"][0] == Share(0.5, 0.0)
     assert by_label["ChronoRepo's candidates, no model"][:3] == (Share(0.0, 0.0),) * 3

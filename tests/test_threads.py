@@ -219,36 +219,29 @@ asyncio.run(main())
 def test_two_threads_compute_at_a_time_and_a_third_waits_no_longer_than_its_limit(
     hung: Event,
 ) -> None:
-    running = [Event() for _ in range(2)]
-    third = Event()
-
-    def compute(begun: Event) -> None:
+    def compute(begun: Event, end: Event) -> None:
         with computing():
             begun.set()
-            hung.wait()
+            end.wait()
 
-    def compute_alone() -> None:
-        with computing():
-            third.set()
+    def started(end: Event) -> tuple[Thread, Event]:
+        begun = Event()
+        thread = Thread(target=compute, args=(begun, end))
+        thread.start()
+        return thread, begun
 
+    free = Event()
+    free.set()
     with patch.object(_threads, "_TURNS", _threads.PerProcess(lambda: Semaphore(2))):
-        threads = [Thread(target=compute, args=(begun,)) for begun in running]
-        for thread in threads:
-            thread.start()
-        assert all(begun.wait(60) for begun in running)
-        waiting = Thread(target=compute_alone)
-        waiting.start()
-        assert not third.wait(0.2)
-        hung.set()
-        for thread in (*threads, waiting):
-            thread.join(60)
-        assert third.is_set()
-        hung.clear()
+        running = [started(hung), started(hung)]
+        assert all(begun.wait(60) for _, begun in running)
+        waiting, turn = started(free)
+        assert not turn.wait(0.2)
         with patch.object(_threads, "_MAX_TURN_WAIT_S", 0.0):
-            threads = [Thread(target=compute, args=(Event(),)) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            compute_alone()
-            hung.set()
-            for thread in threads:
-                thread.join(60)
+            _, turn_without_waiting = started(free)
+            assert turn_without_waiting.wait(60)
+        assert not turn.is_set()
+        hung.set()
+        assert turn.wait(60)
+        for thread in (waiting, *(thread for thread, _ in running)):
+            thread.join(60)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -70,10 +70,9 @@ class MemoryContract:
             "se\u0301",
         )
         for session_id in sessions:
-            await memory.append_event(session_id, Event(text=f"zebra of {session_id}"))
+            await _append(memory, session_id, f"zebra of {session_id}")
         for session_id in sessions:
-            hits = await memory.retrieve("zebra", 100, MemoryFilters(session_id=session_id))
-            assert _hit_texts(hits) == [f"zebra of {session_id}"]
+            assert await _texts_found(memory, "zebra", session_id) == [f"zebra of {session_id}"]
             assert (
                 # A summary has no space at its end, but the id `s ` has one.
                 await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
@@ -90,15 +89,14 @@ class MemoryContract:
 
         Operators of a search syntax have no effect.
         """
-        await memory.append_event("s", Event(text="a lion"))
-        hits = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
-        assert _hit_texts(hits) == (["a lion"] if "lion" in query else [])
+        await _append(memory, "s", "a lion")
+        found = await _texts_found(memory, query, "s")
+        assert found == (["a lion"] if "lion" in query else [])
 
     @pytest.mark.parametrize(("k", "hits"), [(-1, 0), (0, 0), (1, 1), (4, 4), (1_000, 6)])
     async def test_finds_at_most_k_s3_04(self, memory: Memory, k: int, hits: int) -> None:
         """Return at most `k` hits, and none if `k` is 0 or less."""
-        for index in range(6):
-            await memory.append_event("s", Event(text=f"zebra number {index}"))
+        await _append(memory, "s", *(f"zebra number {index}" for index in range(6)))
         assert len(await memory.retrieve("zebra", k, MemoryFilters(session_id="s"))) == hits
 
     async def test_an_unknown_session_is_empty_s3_04(self, memory: Memory) -> None:
@@ -109,11 +107,10 @@ class MemoryContract:
 
     async def test_an_event_with_more_and_rarer_words_is_first_s3_05(self, memory: Memory) -> None:
         """Rank by relevance, however old an event is, and return only events that share a word."""
-        await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
-        for index in range(50):
-            await memory.append_event("s", Event(text=f"report {index}: the enclosure is clean"))
+        reports = [f"report {index}: the enclosure is clean" for index in range(50)]
+        await _append(memory, "s", "the zebra escaped from its enclosure at noon", *reports)
         # An event without a word of the question, which must not fill the hits.
-        await memory.append_event("s", Event(text="lunch"))
+        await _append(memory, "s", "lunch")
         hits = await memory.retrieve(
             "When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s")
         )
@@ -136,9 +133,8 @@ class MemoryContract:
         self, memory: Memory
     ) -> None:
         """Search all events for a rare word, even if common words search only the newest."""
-        await memory.append_event("s", Event(text="the password of the zebra project is swordfish"))
-        for index in range(500):
-            await memory.append_event("s", Event(text=f"project meeting {index}"))
+        meetings = [f"project meeting {index}" for index in range(500)]
+        await _append(memory, "s", "the password of the zebra project is swordfish", *meetings)
         [hit] = await memory.retrieve("zebra project", 1, MemoryFilters(session_id="s"))
         assert "swordfish" in hit.event.text
 
@@ -146,16 +142,11 @@ class MemoryContract:
         self, memory: Memory
     ) -> None:
         """Find `getUserName` by `user`, Chinese words without spaces, and words of any case."""
-        for text in ("call getUserName there", "我们明天开会", "STRASSE und Öl"):
-            await memory.append_event("s", Event(text=text))
-        for query, text in (
-            ("user", "getUserName"),
-            ("开会", "开会"),
-            ("strasse", "STRASSE"),
-            ("öl", "Öl"),
-        ):
-            [hit] = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
-            assert text in hit.event.text
+        words = {"user": "getUserName", "开会": "开会", "strasse": "STRASSE", "öl": "Öl"}
+        await _append(memory, "s", "call getUserName there", "我们明天开会", "STRASSE und Öl")
+        for query, text in words.items():
+            [found] = await _texts_found(memory, query, "s")
+            assert text in found
 
     async def test_hits_match_every_filter_s3_04(self, memory: Memory) -> None:
         """Filter by role and metadata before the best hits are chosen.
@@ -190,10 +181,8 @@ class MemoryContract:
         self, memory: Memory
     ) -> None:
         """Return the role and first sentence of each event, oldest first, in 1,200 characters."""
-        for index in range(60):
-            await memory.append_event(
-                "s", Event(text=f"Step {index} is done. {'And so on. ' * 200}")
-            )
+        steps = [f"Step {index} is done. {'And so on. ' * 200}" for index in range(60)]
+        await _append(memory, "s", *steps)
         await memory.append_event(
             "s", Event(role=MessageRole.ASSISTANT, text="All is done\nReally.")
         )
@@ -246,12 +235,10 @@ class MemoryContract:
     ) -> None:
         """Keep sessions apart whose ids have SHA-256 hashes with the same first 12 digits."""
         # An index may use such a prefix as its key.
-        for session_id, animal in (("s5294434", "zebra"), ("s34989017", "lion")):
-            await memory.append_event(session_id, Event(text="rain"))
-            await memory.append_event(session_id, Event(text=animal))
-        assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="s34989017")) == []
-        [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s5294434"))
-        assert hit.event.text == "zebra"
+        await _append(memory, "s5294434", "rain", "zebra")
+        await _append(memory, "s34989017", "rain", "lion")
+        assert await _texts_found(memory, "zebra", "s34989017") == []
+        assert await _texts_found(memory, "zebra", "s5294434") == ["zebra"]
 
     async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
         """Accept the longest allowed id."""
@@ -264,32 +251,32 @@ class MemoryContract:
         self, memory: Memory, session_id: str
     ) -> None:
         """Check the id in every method."""
-        with pytest.raises(InvalidIdError):
-            await memory.append_event(session_id, Event(text="x"))
-        with pytest.raises(InvalidIdError):
-            await memory.summarize_episode(session_id)
-        with pytest.raises(InvalidIdError):
-            await memory.recent(session_id)
-        with pytest.raises(InvalidIdError):
-            await memory.retrieve("x", 4, MemoryFilters(session_id=session_id))
+        calls: list[tuple[str, Any]] = [
+            ("append_event", (session_id, Event(text="x"))),
+            ("summarize_episode", (session_id,)),
+            ("recent", (session_id,)),
+            ("retrieve", ("x", 4, MemoryFilters(session_id=session_id))),
+        ]
+        for method, arguments in calls:
+            with pytest.raises(InvalidIdError):
+                await getattr(memory, method)(*arguments)
 
     async def test_arguments_of_a_wrong_type_raise_type_errors_s3_04_u_b17(
         self, memory: Memory
     ) -> None:
         """Say what to pass, and store nothing."""
-        wrong: Any = None
-        with pytest.raises(TypeError, match="event must be an Event, got str; pass Event"):
-            await memory.append_event("s", cast("Event", "hello"))
-        with pytest.raises(TypeError, match="filters must be MemoryFilters, got NoneType; pass"):
-            await memory.retrieve("x", 4, wrong)
-        with pytest.raises(TypeError, match="query must be a str, got NoneType"):
-            await memory.retrieve(wrong, 4, MemoryFilters(session_id="s"))
-        with pytest.raises(TypeError, match="k must be an int, got NoneType"):
-            await memory.retrieve("x", wrong, MemoryFilters(session_id="s"))
-        with pytest.raises(TypeError, match="limit must be an int, got NoneType"):
-            await memory.recent("s", limit=wrong)
-        with pytest.raises(InvalidIdError, match="the session id None is not allowed"):
-            await memory.recent(wrong)
+        filters = MemoryFilters(session_id="s")
+        calls: dict[str, tuple[str, Any, Any]] = {
+            "event must be an Event, got str; pass Event": ("append_event", ("s", "hello"), {}),
+            "filters must be MemoryFilters, got NoneType": ("retrieve", ("x", 4, None), {}),
+            "query must be a str, got NoneType": ("retrieve", (None, 4, filters), {}),
+            "k must be an int, got NoneType": ("retrieve", ("x", None, filters), {}),
+            "limit must be an int, got NoneType": ("recent", ("s",), {"limit": None}),
+            "the session id None is not allowed": ("recent", (None,), {}),
+        }
+        for message, (method, arguments, options) in calls.items():
+            with pytest.raises((TypeError, InvalidIdError), match=message):
+                await getattr(memory, method)(*arguments, **options)
         assert await memory.recent("s") == []
 
     async def test_closing_twice_raises_no_error_s3_05(self, memory: Memory) -> None:
@@ -337,17 +324,12 @@ class FactMemoryContract(MemoryContract):
 
         Facts of other scopes stay.
         """
-        await memory.append_event(
-            "other", Event(text="zebra street of another session"), key="address"
-        )
+        await _append(memory, "other", "zebra street of another session", key="address")
         # These match the query better than the newest fact, so no ranking hides them.
-        for street in ("first", "second", "third"):
-            await memory.append_event(
-                "s", Event(text=f"zebra street: zebra zebra {street}"), key="address"
-            )
-        await memory.append_event("s", Event(text="the fourth"), key="address")
-        await memory.append_event("s", Event(text="zebra crossing"), key="crossing")
-        await memory.append_event("s", Event(text="street with a zebra"))
+        streets = [f"zebra street: zebra zebra {street}" for street in ("first", "second", "third")]
+        await _append(memory, "s", *streets, "the fourth", key="address")
+        await _append(memory, "s", "zebra crossing", key="crossing")
+        await _append(memory, "s", "street with a zebra")
         here = MemoryFilters(session_id="s")
         hits = await memory.retrieve("zebra street fourth", 9, here)
         assert {*_hit_texts(hits)} == {"the fourth", "zebra crossing", "street with a zebra"}
@@ -405,12 +387,11 @@ class FactMemoryContract(MemoryContract):
         self, memory: FactMemory
     ) -> None:
         """Replace a user's fact from another session."""
-        await memory.append_event("s", Event(text="zebra one"), user="u", key="k")
-        await memory.append_event("t", Event(text="zebra two"), user="u", key="k")
-        await memory.append_event("s", Event(text="zebra of v"), user="v", key="k")
-        for session_id, texts in (("s", []), ("t", ["zebra two"])):
-            hits = await memory.retrieve("zebra", 9, MemoryFilters(session_id=session_id, user="u"))
-            assert _hit_texts(hits) == texts
+        await _append(memory, "s", "zebra one", user="u", key="k")
+        await _append(memory, "t", "zebra two", user="u", key="k")
+        await _append(memory, "s", "zebra of v", user="v", key="k")
+        assert await _texts_found(memory, "zebra", "s", user="u") == []
+        assert await _texts_found(memory, "zebra", "t", user="u") == ["zebra two"]
         # A session without events, as a user's next conversation begins.
         everywhere = MemoryFilters(session_id="new", user="u", all_sessions=True)
         [hit] = await memory.retrieve("zebra", 9, everywhere)
@@ -490,8 +471,7 @@ class FactMemoryContract(MemoryContract):
             event_id = await memory.append_event(f"t{index}", event, **option)
             assert await memory.append_event(f"t{index}", event, **option) == event_id
             assert await memory.append_event(f"t{index}", event, **options[index - 1]) != event_id
-        for text in ("zebra 1", "zebra 2", "zebra 1"):
-            await memory.append_event("u", Event(text=text), key="k")
+        await _append(memory, "u", "zebra 1", "zebra 2", "zebra 1", key="k")
         assert _event_texts(await memory.recent("u", history=True)) == [
             "zebra 1",
             "zebra 2",
@@ -531,13 +511,11 @@ class FactMemoryContract(MemoryContract):
     ) -> None:
         """Keep users apart whose scopes have SHA-256 hashes with the same first 12 digits."""
         # An index may use such a prefix as its key.
-        for user, animal in (("u6714372", "zebra"), ("u18455147", "lion")):
-            await memory.append_event("s", Event(text="rain"), user=user)
-            await memory.append_event("s", Event(text=animal), user=user)
-        filters = MemoryFilters(session_id="none", user="u18455147", all_sessions=True)
-        assert await memory.retrieve("zebra", 4, filters) == []
-        [hit] = await memory.retrieve("zebra", 4, filters.model_copy(update={"user": "u6714372"}))
-        assert hit.event.text == "zebra"
+        await _append(memory, "s", "rain", "zebra", user="u6714372")
+        await _append(memory, "s", "rain", "lion", user="u18455147")
+        for user, texts in (("u18455147", []), ("u6714372", ["zebra"])):
+            found = await _texts_found(memory, "zebra", "none", user=user, all_sessions=True)
+            assert found == texts
 
     async def test_forgets_a_session_a_user_or_an_event_s3_04(self, memory: FactMemory) -> None:
         """Return the number of erased events, keep all others, and never reuse an id."""
@@ -585,7 +563,7 @@ class FactMemoryContract(MemoryContract):
 
     async def test_a_superseded_fact_stays_history_s3_04(self, memory: FactMemory) -> None:
         """Keep an old fact superseded when the newer fact is forgotten."""
-        await memory.append_event("s", Event(text="zebra one"), key="k")
+        await _append(memory, "s", "zebra one", key="k")
         newer = await memory.append_event("s", Event(text="zebra two"), key="k")
         assert await memory.forget(id=newer) == 1
         assert await memory.retrieve("zebra", 9, MemoryFilters(session_id="s")) == []
@@ -608,30 +586,50 @@ class FactMemoryContract(MemoryContract):
 
     async def test_invalid_arguments_of_facts_are_refused_s3_04(self, memory: FactMemory) -> None:
         """Say what to pass, and store or erase nothing."""
-        event, wrong = Event(text="zebra"), cast("Any", 5)
         # Some memories begin a user's scope with U+001F.
         for bad in ("", " ", "a\nb", "\x1fu", "u" * 201):
-            for argument in ("user", "key"):
+            calls: list[tuple[str, str, Any, Any]] = [
+                ("key", "append_event", ("s", Event(text="zebra")), {"key": bad}),
+                ("user", "append_event", ("s", Event(text="zebra")), {"user": bad}),
+                ("user", "recent", ("s",), {"user": bad}),
+                ("user", "retrieve", ("zebra", 4, MemoryFilters(session_id="s", user=bad)), {}),
+                ("user", "forget", (), {"user": bad}),
+            ]
+            for argument, method, arguments, options in calls:
                 message = f"the {argument} .* is not allowed; use 1 to 200 printable"
                 with pytest.raises(InvalidIdError, match=message):
-                    await memory.append_event("s", event, **cast("Any", {argument: bad}))
-            with pytest.raises(InvalidIdError, match="the user "):
-                await memory.recent("s", user=bad)
-            with pytest.raises(InvalidIdError, match="the user "):
-                await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", user=bad))
-            with pytest.raises(InvalidIdError, match="the user "):
-                await memory.forget(user=bad)
+                    await getattr(memory, method)(*arguments, **options)
+        nobody = MemoryFilters(session_id="s", all_sessions=True)
         with pytest.raises(InvalidIdError, match="all_sessions needs a user"):
-            await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", all_sessions=True))
-        with pytest.raises(TypeError, match="valid_until must be a datetime, got int"):
-            await memory.append_event("s", event, valid_until=wrong)
-        with pytest.raises(TypeError, match="supersedes must be a str, got int; pass an id"):
-            await memory.append_event("s", event, supersedes=wrong)
-        with pytest.raises(TypeError, match="id must be a str, got int; pass an id"):
-            await memory.forget(id=wrong)
-        with pytest.raises(TypeError, match="forget needs session_id, user or id"):
-            await memory.forget()
+            await memory.retrieve("zebra", 4, nobody)
+        wrong: dict[str, tuple[str, Any, Any]] = {
+            "valid_until must be a datetime, got int": (
+                "append_event",
+                ("s", Event(text="zebra")),
+                {"valid_until": 5},
+            ),
+            "supersedes must be a str, got int; pass an id": (
+                "append_event",
+                ("s", Event(text="zebra")),
+                {"supersedes": 5},
+            ),
+            "id must be a str, got int; pass an id": ("forget", (), {"id": 5}),
+            "forget needs session_id, user or id": ("forget", (), {}),
+        }
+        for message, (method, arguments, options) in wrong.items():
+            with pytest.raises(TypeError, match=message):
+                await getattr(memory, method)(*arguments, **options)
         assert await memory.recent("s") == []
+
+
+async def _append(memory: Any, session_id: str, *texts: str, **options: Any) -> None:
+    for text in texts:
+        await memory.append_event(session_id, Event(text=text), **options)
+
+
+async def _texts_found(memory: Memory, query: str, session_id: str, **filters: Any) -> list[str]:
+    hits = await memory.retrieve(query, 99, MemoryFilters(session_id=session_id, **filters))
+    return _hit_texts(hits)
 
 
 def _hit_texts(hits: Sequence[MemoryHit]) -> list[str]:

@@ -132,19 +132,20 @@ class ContextPointerStoreContract:
         assert store.delete(query_id="q") == 0
         assert store.list(query_id="q") == []
         for pointer in (first, second):
-            with pytest.raises(PointerNotFoundError):
-                store.load_result(pointer=pointer)
+            _assert_missing(store, pointer, "erased")
         again = await _save(store, "again")
         assert store.list(query_id="q") == [again]
 
     async def test_a_refused_save_leaves_nothing(self, store: ContextPointerStore) -> None:
         """Refuse an invalid id, a value that is not JSON, and a result over the limit."""
-        with pytest.raises(InvalidIdError):
-            await _save(store, 1, query_id="../q")
-        with pytest.raises(UnserialisableError):
-            await _save(store, 10**5000)  # Python refuses to print over 4,300 digits
-        with pytest.raises(ResultTooLargeError):
-            await _save(store, "x" * 2_000_000)
+        refused: list[tuple[type[Exception], Any, str]] = [
+            (InvalidIdError, 1, "../q"),
+            (UnserialisableError, 10**5000, "q"),  # Python refuses to print over 4,300 digits
+            (ResultTooLargeError, "x" * 2_000_000, "q"),
+        ]
+        for error, result, query_id in refused:
+            with pytest.raises(error):
+                await _save(store, result, query_id=query_id)
         assert store.list_detailed(query_id="q").model_dump() == {"pointers": (), "skipped": 0}
 
     async def test_an_expired_result_cannot_be_loaded(self, store: ContextPointerStore) -> None:

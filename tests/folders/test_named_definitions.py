@@ -1,5 +1,6 @@
 """Definitions that a question names, and passages that match far less than the best."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,68 +19,60 @@ OTHERS = "".join(
 KILN = f"class Kiln:\n{OTHERS}{METHOD}{OTHERS.replace('cool', 'vent')}"
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    return write(tmp_path / "tree", {"pottery/kiln.py": KILN})
+Pack = Callable[..., FolderPack]
 
 
 def shown(pack: FolderPack) -> dict[str, str]:
     return {block.id: block.text for block in pack.bundle.blocks}
 
 
+EARLY = "".join(
+    f"def stop_{number}():\n    # the kiln stops too early in fire\n    return {BODY[:700]!r}\n\n"
+    for number in range(30)
+)
+FILES = {"pottery/kiln.py": KILN}
+MORE = FILES | {f"early_{number}.py": EARLY for number in range(3)}
+
+
 @pytest.mark.parametrize(
-    "query",
+    ("files", "query", "is_whole"),
     [
-        "Kiln.fire() stops too early",
-        "the kiln stops too early, see `fire`",
+        (FILES, "Kiln.fire() stops too early", True),
+        (FILES, "the kiln stops too early, see `fire`", True),
+        (FILES, "the kiln stops too early", False),
+        (MORE, "Kiln.fire stops too early", True),
+        (MORE, "the kiln stops too early", False),
     ],
 )
-def test_a_named_method_is_whole_and_first(tree: Path, query: str) -> None:
-    assert METHOD.strip() in pack_folder(query, tree, budget_tokens=1_500).text
-
-
-def test_a_method_that_is_not_named_is_packed_by_passages(tree: Path) -> None:
-    pack = pack_folder("the kiln stops too early", tree, budget_tokens=1_500)
-    assert METHOD.strip() not in pack.text
-
-
-def test_a_named_definition_comes_before_passages_of_other_files(tree: Path) -> None:
-    early = "".join(
-        f"def stop_{number}():\n    # the kiln stops too early in fire\n    return {BODY[:700]!r}\n\n"
-        for number in range(30)
-    )
-    write(tree, {f"early_{number}.py": early for number in range(3)})
-    named = pack_folder("Kiln.fire stops too early", tree, budget_tokens=1_500)
-    unnamed = pack_folder("the kiln stops too early", tree, budget_tokens=1_500)
-    assert METHOD.strip() in named.text
-    assert METHOD.strip() not in unnamed.text
-    assert len(unnamed.files) > 1
+def test_a_named_method_is_whole_and_first(
+    packed: Pack, files: dict[str, str], query: str, is_whole: bool
+) -> None:
+    pack = packed(query, files, budget_tokens=1_500)
+    assert (METHOD.strip() in pack.text) is is_whole
+    assert is_whole or len(pack.files) == len(files)
 
 
 @pytest.mark.parametrize(
     ("query", "path"),
     [("Kiln.fire stops", "kiln.py"), ("Oven.fire stops", "oven.py"), ("`fire` stops", "")],
 )
-def test_a_name_of_several_definitions_needs_its_class(
-    tmp_path: Path, query: str, path: str
-) -> None:
-    oven = KILN.replace("Kiln", "Oven")
-    folder = write(tmp_path / "both", {"kiln.py": KILN, "oven.py": oven})
-    texts = shown(pack_folder(query, folder, budget_tokens=1_500))
+def test_a_name_of_several_definitions_needs_its_class(packed: Pack, query: str, path: str) -> None:
+    both = {"kiln.py": KILN, "oven.py": KILN.replace("Kiln", "Oven")}
+    texts = shown(packed(query, both, budget_tokens=1_500))
     whole = [name for name, text in texts.items() if METHOD.strip() in text]
     assert whole == ([path] if path else [])
 
 
-def test_definitions_in_tests_are_not_named(tmp_path: Path) -> None:
-    folder = write(tmp_path / "both", {"kiln.py": KILN, "tests/test_kiln.py": KILN})
-    texts = shown(pack_folder("Kiln.fire stops", folder, budget_tokens=2_500))
+def test_definitions_in_tests_are_not_named(packed: Pack) -> None:
+    both = {"kiln.py": KILN, "tests/test_kiln.py": KILN}
+    texts = shown(packed("Kiln.fire stops", both, budget_tokens=2_500))
     assert METHOD.strip() in texts["kiln.py"]
     assert METHOD.strip() not in texts.get("tests/test_kiln.py", "")
 
 
-def test_a_long_named_definition_is_packed_by_passages(tmp_path: Path) -> None:
-    folder = write(tmp_path / "long", {"kiln.py": KILN.replace(BODY, BODY * 3)})
-    pack = pack_folder("Kiln.fire stops too early", folder, budget_tokens=6_000)
+def test_a_long_named_definition_is_packed_by_passages(packed: Pack) -> None:
+    long = {"kiln.py": KILN.replace(BODY, BODY * 3)}
+    pack = packed("Kiln.fire stops too early", long, budget_tokens=6_000)
     assert "stops the kiln early in 19 minutes" in pack.text
     assert "self.heat_30" not in pack.text
 
@@ -101,18 +94,18 @@ def test_passages_that_match_far_less_are_left_out(tmp_path: Path) -> None:
     assert named.files[0].form == "whole"
 
 
-def test_the_three_best_files_are_shown_and_poor_matches_are_not(tmp_path: Path) -> None:
+def test_the_three_best_files_are_shown_and_poor_matches_are_not(packed: Pack) -> None:
     files = {"oven.py": "def bake_the_bread(oven):\n    # bake the bread in the oven\n    ...\n"}
     files |= {f"note{number}.md": f"Bread, number {number}.\n" for number in range(6)}
-    pack = pack_folder("bake the bread in the oven", write(tmp_path / "tree", files))
+    pack = packed("bake the bread in the oven", files)
     assert pack.files[0].path == "oven.py"
     assert len(pack.files) == 3
     assert {file.reason for file in pack.dropped} == {"poor_match"}
 
 
-def test_records_that_match_far_less_are_left_out(tmp_path: Path) -> None:
+def test_records_that_match_far_less_are_left_out(packed: Pack) -> None:
     rows = "".join(f"{number},bread,{'x' * 30}\n" for number in range(400))
     files = {f"oven{number}.py": "def bake_the_bread(oven): ...\n" for number in range(3)}
     files["sales.csv"] = f"id,item,note\n{rows}"
-    pack = pack_folder("bake the bread in the oven", write(tmp_path / "tree", files))
+    pack = packed("bake the bread in the oven", files)
     assert {file.path: file.reason for file in pack.dropped} == {"sales.csv": "poor_match"}

@@ -22,13 +22,16 @@ from tests.trace.runs import ended, memory, outputs, pack
 CALL = {"tool": "track", "args": {"city": "Oslo"}}
 
 
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return Trace(tmp_path)
+
+
 def tools_of(run: RecordedRun) -> list[str]:
     return [line.tool for line in run.of(ToolCallLine)]
 
 
-async def test_concurrent_runs_have_separate_files(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
-
+async def test_concurrent_runs_have_separate_files(trace: Trace) -> None:
     async def record_calls(name: str) -> Run:
         with trace.run("q:1/a") as run:
             for _ in range(5):
@@ -51,8 +54,7 @@ def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_nothing_is_recorded_before_and_after_a_run(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
+def test_nothing_is_recorded_before_and_after_a_run(trace: Trace) -> None:
     record("tool_call", **CALL)
     with trace.run("q") as run:
         assert is_recording()
@@ -100,8 +102,7 @@ def test_the_trace_is_imported_only_if_the_environment_names_a_folder(
     assert [*tmp_path.glob("traces/*/*.jsonl")] != []
 
 
-def test_an_invalid_query_id_gets_a_folder(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
+def test_an_invalid_query_id_gets_a_folder(tmp_path: Path, trace: Trace) -> None:
     with trace.run("../../etc\0") as run:
         pass
     assert ended(trace, run).path.parent.parent == tmp_path
@@ -123,8 +124,7 @@ async def test_an_unwritable_folder_loses_the_trace_with_one_warning(
     ] == [logging.WARNING]
 
 
-def test_fields_that_make_no_line_are_counted(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
+def test_fields_that_make_no_line_are_counted(trace: Trace) -> None:
     with trace.run("q") as run:
         record("tool_call", tool=3, args=object())
         record("unknown")
@@ -176,8 +176,7 @@ def test_runs_from_the_future_are_deleted_first(tmp_path: Path) -> None:
     assert len([*tmp_path.glob("q*/*.jsonl")]) == 20
 
 
-def test_the_files_of_a_query_can_be_removed(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
+def test_the_files_of_a_query_can_be_removed(trace: Trace) -> None:
     for query_id in ("a", "a", "b"):
         with trace.run(query_id):
             pass
@@ -195,8 +194,7 @@ async def test_recording_never_blocks_the_event_loop(
     assert (await asyncio.to_thread(read_trace, tmp_path / "trace")).end is not None
 
 
-async def test_a_failed_block_ends_its_run_as_an_error(tmp_path: Path) -> None:
-    trace = Trace(tmp_path)
+async def test_a_failed_block_ends_its_run_as_an_error(tmp_path: Path, trace: Trace) -> None:
     with pytest.raises(ZeroDivisionError), trace.run("q"), span("llm_common.tool"):
         raise ZeroDivisionError
     trace.flush()
@@ -280,8 +278,8 @@ class Stalled:
         return "0123456789ab"
 
 
-def test_a_run_on_a_slow_disk_has_its_last_line(tmp_path: Path) -> None:
-    trace, gate = Trace(tmp_path), threading.Event()
+def test_a_run_on_a_slow_disk_has_its_last_line(trace: Trace) -> None:
+    gate = threading.Event()
     with trace.run("q") as run:
         record("tool_call", **CALL, pointer=Stalled(gate))
         for _ in range(1_200):
@@ -292,8 +290,8 @@ def test_a_run_on_a_slow_disk_has_its_last_line(tmp_path: Path) -> None:
     assert end.lost > 200
 
 
-def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(tmp_path: Path) -> None:
-    trace, gate = Trace(tmp_path), threading.Event()
+def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(trace: Trace) -> None:
+    gate = threading.Event()
 
     def record_in_child() -> None:
         with trace.run("child") as run:
