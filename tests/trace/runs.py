@@ -109,41 +109,19 @@ def turn(name: str, text: str) -> TurnEntry:
     return TurnEntry(id=name, timestamp=NOON, role="user", content=text)
 
 
-async def no_room(_: FileContextPointerStore) -> None:
-    await pack(
-        None,
-        420,
-        context_files=tuple(
-            file(f"{number}.txt", "Parcels to Oslo. " * 900) for number in range(9)
-        ),
-    )
+def packs(budget: int, **pool: Any) -> Story:
+    """Return the story of one packing."""
+
+    async def story(_: FileContextPointerStore) -> None:
+        await pack(None, budget, **pool)
+
+    return story
 
 
-async def small_part(_: FileContextPointerStore) -> None:
-    talk = tuple(turn(f"t{number}", f"Line {number} of the talk. " * 10) for number in range(40))
-    await pack(
-        None, 1_000, session_log=talk, context_files=(file("best.txt", "Parcels to Oslo. " * 900),)
-    )
-
-
-async def six_memories(_: FileContextPointerStore) -> None:
-    await pack(None, 4_000, memory_hits=tuple(map(memory, range(6))))
-
-
-async def excluded_file(_: FileContextPointerStore) -> None:
-    await pack(
-        None, 4_000, exclude="second*", context_files=(file("second.txt", "The parcel to Oslo."),)
-    )
-
-
-async def said_twice(_: FileContextPointerStore) -> None:
-    text = "The parcel to Oslo arrives at noon, says the driver. " * 5
-    await pack(
-        None,
-        4_000,
-        session_log=(turn("t1", text),),
-        memory_hits=(memory(1).model_copy(update={"text": text}),),
-    )
+LONG = "Parcels to Oslo. " * 900
+TALK = tuple(turn(f"t{number}", f"Line {number} of the talk. " * 10) for number in range(40))
+no_room = packs(420, context_files=tuple(file(f"{number}.txt", LONG) for number in range(9)))
+SAID = "The parcel to Oslo arrives at noon, says the driver. " * 5
 
 
 async def not_chosen(store: FileContextPointerStore) -> None:
@@ -234,18 +212,38 @@ async def no_data(_: FileContextPointerStore) -> None:
 
 # The story, a part of the name of the item left out, and the reason as the page gives it.
 STORIES: Mapping[str, tuple[Story, str, str]] = {
-    "no room": (no_room, "8.txt", "It does not fit: it needs about"),
+    "no room": (
+        no_room,
+        "8.txt",
+        "It does not fit: it needs about",
+    ),
     "a small part": (
-        small_part,
+        packs(1_000, session_log=TALK, context_files=(file("best.txt", LONG),)),
         "best.txt",
         "A request of the type 'conversational' reserves 80 tokens for files and outputs",
     ),
     "previewed": (previewed, "track", "A preview is shown, and it can be read."),
     "not stored": (not_stored, "track", "The store failed. The beginning and end are shown"),
     "hidden tools": (hidden_tools, "send_19", "The definitions of all tools exceed 200 tokens"),
-    "six memories": (six_memories, "m5", "Better items filled the limit for its kind."),
-    "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
-    "said twice": (said_twice, "m1", "It has the same text as turn t1, which is shown."),
+    "six memories": (
+        packs(4_000, memory_hits=tuple(map(memory, range(6)))),
+        "m5",
+        "Better items filled the limit for its kind.",
+    ),
+    "excluded": (
+        packs(4_000, exclude="second*", context_files=(file("second.txt", "The parcel to Oslo."),)),
+        "second.txt",
+        "A pattern of the request excludes it.",
+    ),
+    "said twice": (
+        packs(
+            4_000,
+            session_log=(turn("t1", SAID),),
+            memory_hits=(memory(1).model_copy(update={"text": SAID}),),
+        ),
+        "m1",
+        "It has the same text as turn t1, which is shown.",
+    ),
     "not chosen": (not_chosen, "lookup", "The model saw it and did not choose it."),
     "over the cap": (
         over_the_cap,
