@@ -331,8 +331,8 @@ class FactMemoryContract(MemoryContract):
         await _append(memory, "s", "zebra crossing", key="crossing")
         await _append(memory, "s", "street with a zebra")
         here = MemoryFilters(session_id="s")
-        hits = await memory.retrieve("zebra street fourth", 9, here)
-        assert {*_hit_texts(hits)} == {"the fourth", "zebra crossing", "street with a zebra"}
+        found = await _texts_found(memory, "zebra street fourth", "s")
+        assert {*found} == {"the fourth", "zebra crossing", "street with a zebra"}
         assert (await memory.recent("s"))[0].text == "the fourth"
         assert "first" not in (await memory.summarize_episode("s") or "")
         past = await memory.retrieve(
@@ -344,7 +344,7 @@ class FactMemoryContract(MemoryContract):
         only = MemoryFilters(session_id="s", key="address", history=True)
         [hit] = await memory.retrieve("zebra fourth", 1, only)
         assert (hit.event.text, hit.key) == ("the fourth", "address")
-        assert len(await memory.retrieve("zebra", 9, MemoryFilters(session_id="other"))) == 1
+        assert len(await _texts_found(memory, "zebra", "other")) == 1
 
     async def test_words_of_an_older_fact_find_the_newest_s3_05(self, memory: FactMemory) -> None:
         """Find a fact by words of the facts it replaced, unless it expired or was forgotten.
@@ -366,10 +366,8 @@ class FactMemoryContract(MemoryContract):
                 hits = await memory.retrieve("zebra", 9, here.model_copy(update=update))
                 # No hit is expected for the text "".
                 assert _hit_texts(hits) == [text][: bool(text)]
-        ever = await memory.retrieve(
-            "zebra", 9, MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
-        )
-        assert _hit_texts(ever) == ["a village", "I live in zebra town"]
+        ever = await _texts_found(memory, "zebra", "s", user="u", all_sessions=True, history=True)
+        assert ever == ["a village", "I live in zebra town"]
         past = datetime.now(UTC) - timedelta(hours=1)
         await memory.append_event(
             "s", Event(text="gone"), user="u", supersedes=last, valid_until=past
@@ -396,8 +394,8 @@ class FactMemoryContract(MemoryContract):
         everywhere = MemoryFilters(session_id="new", user="u", all_sessions=True)
         [hit] = await memory.retrieve("zebra", 9, everywhere)
         assert (hit.session_id, hit.event.text) == ("t", "zebra two")
-        past = await memory.retrieve("zebra", 9, everywhere.model_copy(update={"history": True}))
-        assert _hit_texts(past) == ["zebra two", "zebra one"]
+        past = await _texts_found(memory, "zebra", "new", user="u", all_sessions=True, history=True)
+        assert past == ["zebra two", "zebra one"]
 
     async def test_an_event_supersedes_the_one_it_names_s3_04(self, memory: FactMemory) -> None:
         """Supersede an event by its id, refuse ids of other scopes, and then store nothing."""

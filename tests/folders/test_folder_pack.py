@@ -65,28 +65,48 @@ def test_files_are_ranked_and_every_weighed_file_accounted_for(tree: Path) -> No
         assert file.reason
 
 
-def test_ignored_hidden_secret_binary_and_generated_files_are_counted(tree: Path) -> None:
-    pack = pack_folder("cookie jar expire", tree)
-    assert pack.searched == 5
-    assert pack.left_out == {"hidden": 1, "secret": 1, "generated": 1, "binary": 1}
-    assert not {"ignored.log", ".env", "yarn.lock", "logo.png"} & set(paths(pack))
-    git(tree, "init", "-q")
-    assert paths(pack_folder("cookie jar expire", tree)) == paths(pack)
+HIDDEN = {"hidden": 1, "generated": 1}
+NEVER_PACKED = {"secret": 1, "binary": 1}
 
 
-def test_hidden_and_generated_files_are_optional_secrets_never_packed(tree: Path) -> None:
-    pack = pack_folder("cookie jar expire log", tree, generated=True, hidden=True)
-    assert "yarn.lock" in {file.path for file in (*pack.files, *pack.dropped)}
-    assert pack.left_out == {"secret": 1, "binary": 1}
-    assert "secret" not in pack.text
-
-
-def test_globs_and_single_files_are_excluded(tree: Path) -> None:
-    write(tree, {"deep/notes.py": "# the jar of biscuits\n"})
-    pack = pack_folder("cookie jar expire", tree, exclude=["tests/", "*.md", tree / "src/notes.py"])
-    assert {"src/cookies.py", "deep/notes.py"} <= set(paths(pack))
-    assert not {"tests/test_cookies.py", "readme.md", "src/notes.py"} & set(paths(pack))
-    assert pack.left_out["excluded"] == 3
+@pytest.mark.parametrize("checkout", [False, True])
+@pytest.mark.parametrize(
+    ("options", "left_out", "missing"),
+    [
+        pytest.param({}, HIDDEN | NEVER_PACKED, {"yarn.lock"}, id="all"),
+        pytest.param(
+            {"generated": True, "hidden": True},
+            NEVER_PACKED,
+            set[str](),
+            id="with hidden and generated files",
+        ),
+        pytest.param(
+            {"exclude": ["tests/", "*.md"]},
+            HIDDEN | NEVER_PACKED | {"excluded": 2},
+            {"yarn.lock", "tests/test_cookies.py", "readme.md"},
+            id="without what globs exclude",
+        ),
+    ],
+)
+def test_files_that_are_left_out_are_counted(
+    tree: Path,
+    options: dict[str, Any],
+    left_out: dict[str, int],
+    missing: set[str],
+    checkout: bool,
+) -> None:
+    if checkout:
+        git(tree, "init", "-q")
+    pack = pack_folder("cookie jar expire log", tree, **options)
+    weighed = {file.path for file in (*pack.files, *pack.dropped)}
+    assert pack.left_out == left_out
+    assert not {"ignored.log", ".env", "logo.png"} & weighed
+    assert {
+        "yarn.lock",
+        "tests/test_cookies.py",
+        "readme.md",
+        "src/cookies.py",
+    } - weighed == missing
 
 
 def test_the_second_pack_reads_only_what_changed(tree: Path) -> None:

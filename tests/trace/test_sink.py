@@ -278,12 +278,18 @@ class Stalled:
         return "0123456789ab"
 
 
-def test_a_run_on_a_slow_disk_has_its_last_line(trace: Trace) -> None:
-    gate = threading.Event()
-    with trace.run("q") as run:
+def stalled_run(trace: Trace, gate: threading.Event) -> Run:
+    """Return a run of more lines than may wait for a disk, which waits for the gate."""
+    with trace.run("parent") as run:
         record("tool_call", **CALL, pointer=Stalled(gate))
         for _ in range(1_200):
             record("tool_call", **CALL)
+    return run
+
+
+def test_a_run_on_a_slow_disk_has_its_last_line(trace: Trace) -> None:
+    gate = threading.Event()
+    run = stalled_run(trace, gate)
     gate.set()
     end = ended(trace, run).end
     assert end is not None
@@ -298,10 +304,7 @@ def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(trace: Trace)
             record("tool_call", **CALL)
         assert tools_of(ended(trace, run)) == ["track"]
 
-    with trace.run("parent"):
-        record("tool_call", **CALL, pointer=Stalled(gate))
-        for _ in range(1_200):
-            record("tool_call", **CALL)
+    stalled_run(trace, gate)
     try:
         assert run_in_child(record_in_child) == 0
     finally:
