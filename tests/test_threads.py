@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-import signal
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -95,19 +94,14 @@ async def test_work_runs_again_after_a_lack_of_threads_f_157(
 @BOTH
 @FORKS
 async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: Event) -> None:
+    def use() -> None:
+        asyncio.set_event_loop(None)
+        asyncio.events._set_running_loop(None)
+        assert asyncio.new_event_loop().run_until_complete(run(abs, -7)) == 7
+
     busy = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
     await in_thread(abs, -1)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        try:
-            asyncio.set_event_loop(None)
-            asyncio.events._set_running_loop(None)
-            os._exit(asyncio.new_event_loop().run_until_complete(run(abs, -7)))
-        finally:
-            os._exit(1)
-    _, status = await in_thread(os.waitpid, child, 0)
-    assert os.waitstatus_to_exitcode(status) == 7
+    assert run_in_child(use) == 0
     hung.set()
     await asyncio.gather(*busy)
 
