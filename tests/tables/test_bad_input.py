@@ -118,6 +118,10 @@ def test_a_sketch_shows_odd_values_and_names(records: Json, question: str, shown
     assert shown in sketch(records, question)
 
 
+def test_the_query_of_a_sketch_quotes_the_names_of_columns_t_03() -> None:
+    assert query(NAMED, query_in(sketch(NAMED)))[7] == (7, 7)
+
+
 def test_a_name_that_three_columns_have_counts_no_records() -> None:
     assert "of 30 records" not in sketch(CASES, "which ID is 9")
 
