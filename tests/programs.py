@@ -8,6 +8,8 @@ from typing import Any
 def printed(program: str, *arguments: object, **options: Any) -> str:
     """Return what a program prints. It ends with 0 and writes no error."""
     command = [sys.executable, "-W", "error", "-c", program, *map(str, arguments)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    ran: subprocess.CompletedProcess[str] = subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
