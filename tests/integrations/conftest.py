@@ -23,6 +23,8 @@ def _default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "default-context"))
 
 
+pytest.register_assert_rewrite("tests.integrations.promises", "tests.integrations.loop_promises")
+
 collect_ignore = [
     f"test_{path.stem}.py" for path in Path(__file__).parent.glob("*.txt") if not is_installed(path)
 ]

@@ -1,105 +1,72 @@
-"""A chat completions endpoint on loopback with a script, and tools with results of 300 KB."""
+"""A chat completions endpoint on loopback with a script, and what the script of a model needs.
+
+Endpoints of other providers translate a request into the shape of chat completions, so one script
+serves all of them.
+"""
 
 import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from threading import Thread
 from typing import Any
 
+Messages = list[dict[str, Any]]
 Calls = list[tuple[str, dict[str, Any]]]
 Reply = str | Calls
-Step = Reply | Callable[[list[dict[str, Any]]], Reply]
+Step = Reply | Callable[[Messages], Reply]
 """A reply of the model: a text, or calls. A function gets the messages of the request."""
 
 _NUMBERS = count()  # a resumed conversation must not have an id twice
 
 POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
-REPORT: Calls = [("list_orders", {"customer": "bob"}), ("read_log", {"customer": "bob"})]
-
-
-def list_orders(customer: str) -> str:
-    """List all orders of a customer.
-
-    Args:
-        customer: Who placed the orders.
-    """
-    return json.dumps(
-        [
-            {"id": number, "name": f"part {number}", "code": f"S-{customer}-{number}"}
-            for number in range(5_000)
-        ]
-    )
-
-
-async def read_log(customer: str) -> str:
-    """Read the log of a customer.
-
-    Args:
-        customer: Whose log it is.
-    """
-    return read_log_now(customer)
-
-
-def read_log_now(customer: str) -> str:
-    """Read the log of a customer.
-
-    Args:
-        customer: Whose log it is.
-    """
-    lines = [f"{number:06} INFO the request of {customer} is served" for number in range(6_000)]
-    lines[3_777] = f"003777 ERROR a disk of {customer} failed"
-    return "\n".join(lines)
-
-
-def check_audit(customer: str) -> str:
-    """Check the audit of a customer.
-
-    Args:
-        customer: Whose audit it is.
-    """
-    raise RuntimeError(f"the audit of {customer} is down")
+BOB = {"customer": "bob"}
+REPORT: Calls = [("list_orders", BOB), ("read_log", BOB)]
 
 
 class Endpoint:
     """The requests that arrived, and the replies to come."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, *steps: Step) -> None:
         self.steps = deque(steps)
         self.requests: list[dict[str, Any]] = []
+        self.largest = 0
         self.url = ""
 
-    def step(self, body: dict[str, Any]) -> Reply:
-        """Record a request and return the next reply of the model."""
+    def step(self, body: dict[str, Any], sent: dict[str, Any]) -> Reply:
+        """Record a request and return the next reply of the model.
+
+        Args:
+            body: The request in the shape of chat completions.
+            sent: The request as it arrived, of which `largest` has the most characters.
+        """
         self.requests.append(body)
+        self.largest = max(self.largest, len(json.dumps(sent)))
+        reply = self.reply_to(body)
+        declared = declared_by(body)
+        if not isinstance(reply, str):
+            return [(declared_name(name, declared), args) for name, args in reply]
+        # smolagents ends a run by a tool.
+        if "final_answer" in declared:
+            return [("final_answer", {"answer": reply})]
+        return reply
+
+    def reply_to(self, body: dict[str, Any]) -> Reply:
+        """Return the next reply, with the names of the tools as they are written."""
         step = self.steps.popleft()
         return step(body["messages"]) if callable(step) else step
 
-    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the next message of the model."""
-        content = self.step(body)
-        if isinstance(content, str):
-            return {"role": "assistant", "content": content}
-        calls = []
-        for name, args in content:
-            function = {"name": name, "arguments": json.dumps(args)}
-            call_id = f"call_{next(_NUMBERS)}"
-            calls.append({"id": call_id, "type": "function", "function": function})
-        return {"role": "assistant", "content": None, "tool_calls": calls}
 
-    @property
-    def largest(self) -> int:
-        """Return the characters of the longest request."""
-        return max(len(json.dumps(body)) for body in self.requests)
+Serve = Callable[[Endpoint], AbstractContextManager[None]]
 
 
 @contextmanager
 def scripted(*steps: Step) -> Iterator[Endpoint]:
     """Serve the steps in turn, and check that all of them are used."""
-    endpoint = Endpoint(steps)
+    endpoint = Endpoint(*steps)
     with served(endpoint):
         yield endpoint
     assert not endpoint.steps
@@ -110,7 +77,7 @@ def served(endpoint: Endpoint) -> Iterator[None]:
     """Serve an endpoint on loopback."""
 
     def answer(body: dict[str, Any]) -> tuple[str, bytes]:
-        message = endpoint.reply(body)
+        message = _message(endpoint.step(body, body))
         if body.get("stream"):
             return "text/event-stream", _stream(message)
         return "application/json", _completion(message)
@@ -145,6 +112,16 @@ def listening(answer: Callable[[dict[str, Any]], tuple[str, bytes]]) -> Iterator
             server.shutdown()
 
 
+def _message(reply: Reply) -> dict[str, Any]:
+    if isinstance(reply, str):
+        return {"role": "assistant", "content": reply}
+    calls = []
+    for name, args in reply:
+        function = {"name": name, "arguments": json.dumps(args)}
+        calls.append({"id": f"call_{next(_NUMBERS)}", "type": "function", "function": function})
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
 def _completion(message: dict[str, Any]) -> bytes:
     reason = "tool_calls" if "tool_calls" in message else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason}
@@ -173,39 +150,55 @@ def _head(kind: str) -> dict[str, Any]:
     return {"id": "1", "object": kind, "created": 1, "model": "scripted", "usage": usage}
 
 
-def text_of(message: dict[str, Any]) -> str:
-    """Return the content of a message as one text."""
-    content = message.get("content") or ""
+def declared_by(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas of the tools that a request offers, by name."""
+    functions = [tool["function"] for tool in body.get("tools", ())]
+    return {function["name"]: function.get("parameters") for function in functions}
+
+
+def declared_name(name: str, declared: dict[str, Any]) -> str:
+    """Return the name of a tool as the framework declares it. Claude Code puts the server before."""
+    return next((tool for tool in declared if tool.endswith(f"__{name}")), name)
+
+
+def text_of(content: Any) -> str:
+    """Return a message's content as one text."""
     if isinstance(content, str):
         return content
-    return "\n".join(str(block.get("text", "")) for block in content)
+    texts = []
+    for block in content or ():
+        inner = block.get("text") or block.get("content")
+        texts.append(inner if isinstance(inner, str) else text_of(inner))
+    return "\n".join(texts)
 
 
-def results_in(messages: list[dict[str, Any]]) -> list[str]:
+def results_in(messages: Messages) -> list[str]:
     """Return the texts of the tools' messages."""
-    return [text_of(message) for message in messages if message["role"] == "tool"]
+    return [text_of(one.get("content")) for one in messages if one["role"] == "tool"]
 
 
-def pointer_of(tool: str, messages: list[dict[str, Any]]) -> str:
+def newest_results(messages: Messages) -> str:
+    """Answer with what followed the newest reply: results, which smolagents sends as the user's."""
+    texts: list[str] = []
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            break
+        texts.insert(0, text_of(message.get("content")))
+    return "\n".join(texts)
+
+
+def pointer_of(tool: str, messages: Messages) -> str:
     """Return the pointer in the newest preview of a tool."""
-    preview = [text for text in results_in(messages) if f"### {tool} (" in text][-1]
-    return str(POINTER.findall(preview)[0])
+    everything = "\n".join(text_of(message.get("content")) for message in messages)
+    return str(re.findall(rf"### {tool} \(([0-9a-f]{{12,16}})\)", everything)[-1])
 
 
-def read_both(messages: list[dict[str, Any]]) -> Reply:
+def reading(pointer_id: str, path: str = "/4321/code") -> Calls:
+    """Return the call that reads a part of a result."""
+    return [("read_context", {"id": pointer_id, "path": path})]
+
+
+def read_both(messages: Messages) -> Reply:
     """Return the calls that read one row and one line of the two results."""
-    orders, log = pointer_of("list_orders", messages), pointer_of("read_log", messages)
-    return [
-        ("read_context", {"id": orders, "path": "/4321/code"}),
-        ("read_context", {"id": log, "pattern": "ERROR.*"}),
-    ]
-
-
-def newest_results(messages: list[dict[str, Any]]) -> str:
-    """Answer with the two newest results."""
-    return "\n".join(results_in(messages)[-2:])
-
-
-def newest_result(messages: list[dict[str, Any]]) -> str:
-    """Answer with the newest result."""
-    return results_in(messages)[-1]
+    log = {"id": pointer_of("read_log", messages), "pattern": "ERROR.*"}
+    return [*reading(pointer_of("list_orders", messages)), ("read_context", log)]

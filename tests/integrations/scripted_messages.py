@@ -6,23 +6,14 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from tests.integrations.scripted_endpoint import Endpoint, Step, listening, text_of
+from tests.integrations.scripted_endpoint import Endpoint, declared_by, listening
 
 _NUMBERS = count()  # a resumed conversation must not have an id twice
 
 
 @contextmanager
-def scripted_messages(*steps: Step) -> Iterator[Endpoint]:
-    """Serve the steps in turn to requests with tools of our own, and "ok" to others."""
-    endpoint = Endpoint(steps)
-    with served_messages(endpoint):
-        yield endpoint
-    assert not endpoint.steps
-
-
-@contextmanager
 def served_messages(endpoint: Endpoint) -> Iterator[None]:
-    """Serve an endpoint on loopback."""
+    """Serve an endpoint on loopback, to requests with tools of ours. Others get "ok"."""
 
     def answer(body: dict[str, Any]) -> tuple[str, bytes]:
         blocks = _blocks(endpoint, body)
@@ -36,18 +27,35 @@ def served_messages(endpoint: Endpoint) -> Iterator[None]:
 
 
 def _blocks(endpoint: Endpoint, body: dict[str, Any]) -> list[dict[str, Any]]:
-    names = [tool["name"] for tool in body.get("tools", ()) if "name" in tool]
+    chat = _as_chat(body)
     # Claude Code also asks for titles and the like. All agents here read back.
-    if not any(name.endswith("read_context") for name in names):
+    if not any(name.endswith("read_context") for name in declared_by(chat)):
         return [{"type": "text", "text": "ok"}]
-    content = endpoint.step(body)
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
+    reply = endpoint.step(chat, body)
+    if isinstance(reply, str):
+        return [{"type": "text", "text": reply}]
     calls = []
-    for name, args in content:
+    for name, args in reply:
         call_id = f"toolu_{next(_NUMBERS)}"
         calls.append({"type": "tool_use", "id": call_id, "name": name, "input": args})
     return calls
+
+
+def _as_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request in the shape of chat completions, with a message for each result."""
+    messages: list[dict[str, Any]] = []
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            role = "tool" if block["type"] == "tool_result" else message["role"]
+            messages.append({"role": role, "content": [block]})
+    tools = []
+    for tool in body.get("tools", ()):
+        if "input_schema" in tool:
+            function = {"name": tool["name"], "parameters": tool["input_schema"]}
+            tools.append({"function": function})
+    return {"messages": messages, "tools": tools}
 
 
 def _head(blocks: list[dict[str, Any]]) -> dict[str, Any]:
@@ -89,13 +97,3 @@ def _stream(blocks: list[dict[str, Any]]) -> bytes:
     events.append({"type": "message_stop"})
     lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events]
     return "".join(lines).encode()
-
-
-def newest_results(messages: list[dict[str, Any]]) -> str:
-    """Answer with the results of the newest calls."""
-    for message in reversed(messages):
-        if isinstance(message["content"], list):
-            results = [b for b in message["content"] if b["type"] == "tool_result"]
-            if results:
-                return "\n".join(map(text_of, results))
-    raise AssertionError("no tool was called")

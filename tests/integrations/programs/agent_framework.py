@@ -8,21 +8,29 @@ from typing import Any
 from agent_framework import Agent, AgentSession
 from agent_framework.openai import OpenAIChatCompletionClient
 
-from llm_common.agents import Session
+from llm_common.agents import Session, Sessions
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    client = OpenAIChatCompletionClient(model="scripted", api_key="none", base_url=url)
+def model_of(url: str) -> OpenAIChatCompletionClient:
+    return OpenAIChatCompletionClient(
+        model="scripted",
+        api_key="none",
+        base_url=url,
+        function_invocation_configuration={"include_detailed_errors": True},
+    )
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
     current: ContextVar[Session] = ContextVar("current")
-    wrapped = [wrap_tool(function, current.get) for function in TOOLS]
-    tools: list[Any] = [*wrapped, *tool_functions(current.get)]
-    agent: Any = Agent(client, "You answer questions about orders.", tools=tools)
+    wrapped = [wrap_tool(function, current.get) for function in tools]
+    functions: list[Any] = [*wrapped, *tool_functions(current.get)]
+    agent: Any = Agent(model_of(url), "You answer questions about orders.", tools=functions)
 
     async def ask(user: str, text: str) -> str:
-        current.set(Session(folder / "context", session_id=user))
+        current.set(sessions.get(user))
         file = folder / f"{user}.json"
         conversation = AgentSession()
         if file.exists():

@@ -10,14 +10,18 @@ from agno.models.openai import OpenAIChat
 from llm_common.agents import Sessions
 from llm_common.integrations.agno import LLMCommonToolHook
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    hook = LLMCommonToolHook(Sessions(folder / "context", CONFIG))
+def model_of(url: str) -> OpenAIChat:
+    return OpenAIChat(id="scripted", base_url=url, api_key="none")
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    hook = LLMCommonToolHook(sessions)
     agent: Any = Agent(
-        model=OpenAIChat(id="scripted", base_url=url, api_key="none"),
-        tools=[*TOOLS, *hook.tools],
+        model=model_of(url),
+        tools=[*tools, *hook.tools],
         tool_hooks=[hook],
         db=JsonDb(str(folder / "agno")),
         add_history_to_context=True,

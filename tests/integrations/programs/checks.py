@@ -3,14 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from tests.integrations.programs.desk import ORDERS, code_of
-from tests.integrations.programs.script import STRANGER, USERS, Player, Prompt, ask, chat_prompt
-from tests.integrations.scripted_endpoint import Endpoint, served
+from tests.integrations.programs.script import STRANGER, USERS, Player, Prompt, ask
+from tests.integrations.scripted_endpoint import Serve
 
 REPORT: Final = Path(sys.prefix) / "program.json"
 """What the last run showed, in the environment of the framework."""
@@ -19,33 +17,25 @@ MAX_CHARS: Final = 60_000  # the two results of a question have 700,000
 _ROOT = Path(__file__).parents[3]
 
 
-def check_program(
-    name: str,
-    folder: Path,
-    *,
-    read: Callable[[dict[str, Any]], Prompt] = chat_prompt,
-    serve: Callable[[Endpoint], AbstractContextManager[None]] = served,
-) -> None:
+def check_program(module: str, folder: Path, serve: Serve) -> None:
     """Run the program of a framework and check that each promise holds.
 
     Args:
-        name: The module of the program.
+        module: The module of the program.
         folder: An empty folder.
-        read: Returns the prompt of a request.
         serve: Serves the endpoint that the framework's client speaks to.
     """
-    player = Player(read)
+    player = Player()
     with serve(player):
         report = [ask(1, user, "What is order 4321, and what failed?") for user in USERS]
         track = [ask(2, user, f"Which courier has parcel P-{user}?") for user in USERS]
-        first = _answers(name, player.url, folder, [_batch(report), _batch(track)])
+        first = _answers(module, player.url, folder, [_batch(report), _batch(track)])
         resume = [ask(3, user, "What is order 17?") for user in USERS]
         resume.append(ask(4, STRANGER, "What is order 17 of somebody else?"))
-        second = _answers(name, player.url, folder, [_batch(resume)])
+        second = _answers(module, player.url, folder, [_batch(resume)])
     holds = _promises(player, first, second)
-    largest = max(chars for _, chars in player.prompts)
-    shown = max(len(prompt.offered) for prompt, _ in player.prompts)
-    measured = {"holds": holds, "largest": largest, "shown": shown}
+    shown = max(len(prompt.offered) for prompt in player.prompts)
+    measured = {"holds": holds, "largest": player.largest, "shown": shown}
     REPORT.write_text(json.dumps(measured, indent=1), encoding="utf-8")
     assert [promise for promise, is_held in holds.items() if not is_held] == []
 
@@ -56,9 +46,8 @@ def _batch(questions: list[str]) -> list[tuple[str, str]]:
     return [*zip(users, questions, strict=False)]
 
 
-def _answers(name: str, url: str, folder: Path, batches: list[Any]) -> list[str]:
+def _answers(module: str, url: str, folder: Path, batches: list[Any]) -> list[str]:
     """Return the answers of a new process."""
-    module = f"tests.integrations.programs.{name}"
     command = [sys.executable, "-m", module, url, str(folder), json.dumps(batches)]
     result = subprocess.run(
         command, cwd=_ROOT, capture_output=True, text=True, timeout=600, check=False
@@ -73,15 +62,14 @@ def _promises(player: Player, first: list[str], second: list[str]) -> dict[str, 
     reports, tracks = first[: len(USERS)], first[len(USERS) :]
     own = [*zip(USERS, reports, strict=True)]
     later = [*zip(USERS, second, strict=False)]
-    prompts = [prompt for prompt, _ in player.prompts]
     return {
-        "a request never holds a whole result": max(c for _, c in player.prompts) < MAX_CHARS,
+        "a request never holds a whole result": player.largest < MAX_CHARS,
         "a row is read back": all(code_of(user, 4_321) in text for user, text in own),
         "a line is read back": all(f"a disk of {user} failed" in text for user, text in own),
         "a SELECT counts all records": all(f"rows: {ORDERS - 101}" in text for text in reports),
         "a search finds the result": all("read_log" in text for text in reports),
         "a tool of the long list is called": all("courier 7" in text for text in tracks),
-        "no prompt has another user's data": not any(map(_is_mixed, prompts)),
+        "no prompt has another user's data": not any(map(_is_mixed, player.prompts)),
         "a restarted process reads a row": all(code_of(user, 17) in text for user, text in later),
         "a restarted process runs SQL": all("rows: 142" in text for text in second[: len(USERS)]),
         "another user cannot read it": "no stored result" in second[-1],

@@ -13,10 +13,10 @@ from claude_agent_sdk import (
     query,
 )
 
-from llm_common.agents import Session, Tool
+from llm_common.agents import Sessions, Tool
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
 def in_process(function: Callable[..., Any]) -> SdkMcpTool[Any]:
@@ -29,8 +29,8 @@ def in_process(function: Callable[..., Any]) -> SdkMcpTool[Any]:
     return SdkMcpTool(tool.name, tool.description, dict(tool.parameters), handle)
 
 
-def program(url: str, folder: Path) -> Ask:
-    env = {
+def env_of(url: str, folder: Path) -> dict[str, str]:
+    return {
         "ANTHROPIC_API_KEY": "none",
         "ANTHROPIC_BASE_URL": url,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -38,19 +38,21 @@ def program(url: str, folder: Path) -> Ask:
         "DISABLE_AUTOUPDATER": "1",
     }
 
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
     async def ask(user: str, text: str) -> str:
-        session = Session(folder / "context", session_id=user)
-        wrapped = [wrap_tool(function, session, query=text) for function in TOOLS]
+        session = sessions.get(user)
+        wrapped = [wrap_tool(function, session, query=text) for function in tools]
         functions = [*wrapped, *tool_functions(session, sync=True)]
-        tools = [in_process(function) for function in functions]
+        declared = [in_process(function) for function in functions]
         file = folder / f"{user}.id"
         options = ClaudeAgentOptions(
             tools=[],
-            mcp_servers={"desk": create_sdk_mcp_server("desk", tools=tools)},
+            mcp_servers={"desk": create_sdk_mcp_server("desk", tools=declared)},
             allowed_tools=["mcp__desk"],
             setting_sources=[],
             cwd=folder,
-            env=env,
+            env=env_of(url, folder),
             resume=file.read_text() if file.exists() else None,
         )
         answer = ""

@@ -13,14 +13,17 @@ from google.genai import types
 from llm_common.agents import Sessions
 from llm_common.integrations.google_adk import LLMCommonPlugin
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
+def model_of(url: str) -> Gemini:
     os.environ["GOOGLE_API_KEY"] = "none"
-    model = Gemini(model="gemini-2.5-flash", base_url=url)
-    agent = LlmAgent(name="desk", model=model, tools=[*TOOLS])
-    plugin = LLMCommonPlugin(Sessions(folder / "context", CONFIG))
+    return Gemini(model="gemini-2.5-flash", base_url=url)
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    agent = LlmAgent(name="desk", model=model_of(url), tools=[*tools])
+    plugin = LLMCommonPlugin(sessions)
     runner = Runner(
         app=App(name="shop", root_agent=agent, plugins=[plugin]),
         session_service=SqliteSessionService(str(folder / "sessions.sqlite")),

@@ -12,16 +12,23 @@ from haystack.utils import Secret
 from llm_common.agents import Sessions
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    model = OpenAIChatGenerator(
+def model_of(url: str) -> OpenAIChatGenerator:
+    return OpenAIChatGenerator(
         model="scripted", api_base_url=url, api_key=Secret.from_token("none")
     )
-    hook = LLMCommonHook(Sessions(folder / "context", CONFIG))
-    tools = [create_tool_from_function(function) for function in TOOLS]
-    agent = Agent(chat_generator=model, tools=[*tools, *hook.tools], hooks={"before_llm": [hook]})
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    hook = LLMCommonHook(sessions)
+    functions = [create_tool_from_function(function) for function in tools]
+    agent = Agent(
+        chat_generator=model_of(url),
+        tools=[*functions, *hook.tools],
+        hooks={"before_llm": [hook]},
+    )
 
     async def ask(user: str, text: str) -> str:
         file = folder / f"{user}.json"

@@ -8,26 +8,29 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.workflow import Context
 from llama_index.llms.openai_like import OpenAILike
 
-from llm_common.agents import Session
+from llm_common.agents import Session, Sessions
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    model = OpenAILike(
+def model_of(url: str) -> OpenAILike:
+    return OpenAILike(
         model="scripted",
         api_base=url,
         api_key="none",
         is_chat_model=True,
         is_function_calling_model=True,
     )
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
     current: ContextVar[Session] = ContextVar("current")
-    wrapped = [wrap_tool(function, current.get) for function in TOOLS]
-    agent = FunctionAgent(tools=[*wrapped, *tool_functions(current.get)], llm=model)
+    wrapped = [wrap_tool(function, current.get) for function in tools]
+    agent = FunctionAgent(tools=[*wrapped, *tool_functions(current.get)], llm=model_of(url))
 
     async def ask(user: str, text: str) -> str:
-        current.set(Session(folder / "context", session_id=user))
+        current.set(sessions.get(user))
         file = folder / f"{user}.json"
         context = Context(agent)
         if file.exists():

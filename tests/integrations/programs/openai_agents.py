@@ -14,18 +14,21 @@ from openai import AsyncOpenAI
 from llm_common.agents import Sessions
 from llm_common.integrations.openai_agents import LLMCommonSession
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
+def model_of(url: str) -> OpenAIChatCompletionsModel:
     set_tracing_disabled(True)
-    model = OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=url, api_key="none"))
-    sessions = Sessions(folder / "context", CONFIG)
+    return OpenAIChatCompletionsModel("scripted", AsyncOpenAI(base_url=url, api_key="none"))
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    model = model_of(url)
+    functions = [function_tool(function) for function in tools]
 
     async def ask(user: str, text: str) -> str:
         session = LLMCommonSession(user, sessions)
-        tools = [function_tool(function) for function in TOOLS]
-        agent = session.equip(Agent("desk", model=model, tools=[*tools]))
+        agent = session.equip(Agent("desk", model=model, tools=[*functions]))
         result = await Runner.run(agent, text, session=session, run_config=session.run_config())
         return str(result.final_output)
 

@@ -3,25 +3,33 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from llm_common.agents import SessionConfig
+from llm_common.agents import SessionConfig, Sessions
 
 Ask = Callable[[str, str], Awaitable[str]]
 """Answers a user's question. The same user has one conversation."""
 
+Tools = Sequence[Callable[..., Any]]
+
+Program = Callable[[str, Path, Sessions], Ask]
+"""Returns how users ask, for the URL of the model, a folder and the sessions."""
+
 CONFIG = SessionConfig(max_tool_tokens=1_200)  # the 24 tools take twice as many
 
 
-def run(program: Callable[[str, Path], Ask]) -> None:
+def run(program: Program) -> None:
     """Answer the questions of the command line, those of a batch at the same time.
 
     Args:
-        program: Returns how users ask, for the URL of the model and a folder.
+        program: The program of a framework.
     """
     url, folder, batches = sys.argv[1:]
-    answers = asyncio.run(_answers(program(url, Path(folder)), json.loads(batches)))
+    sessions = Sessions(Path(folder) / "context", CONFIG)
+    ask = program(url, Path(folder), sessions)
+    answers = asyncio.run(_answers(ask, json.loads(batches)))
     # Not to the standard output, where frameworks print as well.
     (Path(folder) / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
 

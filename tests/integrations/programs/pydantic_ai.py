@@ -9,13 +9,16 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from llm_common.agents import Sessions
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    model = OpenAIChatModel("scripted", provider=OpenAIProvider(base_url=url, api_key="none"))
-    capability = LLMCommonCapability(store=Sessions(folder / "context", CONFIG))
-    agent = Agent(model, tools=[*TOOLS], capabilities=[capability])
+def model_of(url: str) -> OpenAIChatModel:
+    return OpenAIChatModel("scripted", provider=OpenAIProvider(base_url=url, api_key="none"))
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    capability = LLMCommonCapability(store=sessions)
+    agent = Agent(model_of(url), tools=[*tools], capabilities=[capability])
 
     async def ask(user: str, text: str) -> str:
         file = folder / f"{user}.json"

@@ -1,12 +1,11 @@
 """What the model of the programs replies, from the prompt alone."""
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integrations.scripted_endpoint import Endpoint, Reply
+from tests.integrations.scripted_endpoint import Endpoint, Reply, declared_by, text_of
 
 QUESTION = re.compile(r"Question (\d) of (\w+): ")
 USERS = ("ann", "bob", "eve", "zoe")
@@ -63,29 +62,20 @@ class Prompt:
 class Player(Endpoint):
     """An endpoint that plays the model of all users.
 
-    Args:
-        read: Returns the prompt of a request.
-
     Attributes:
-        prompts: Those that arrived, with the characters of each request.
+        prompts: Those that arrived.
     """
 
-    def __init__(self, read: Callable[[dict[str, Any]], Prompt]) -> None:
-        super().__init__(())
-        self._read = read
+    def __init__(self) -> None:
+        super().__init__()
         self._pointers: dict[tuple[str, str], str] = {}
-        self.prompts: list[tuple[Prompt, int]] = []
+        self.prompts: list[Prompt] = []
 
-    def step(self, body: dict[str, Any]) -> Reply:
-        prompt = self._read(body)
-        self.prompts.append((prompt, len(json.dumps(body))))
-        reply = self._reply(prompt)
-        if isinstance(reply, str):
-            # smolagents ends a run by a tool.
-            if "final_answer" in prompt.offered:
-                return [("final_answer", {"answer": reply})]
-            return reply
-        return [(_declared(name, prompt.offered), args) for name, args in reply]
+    def reply_to(self, body: dict[str, Any]) -> Reply:
+        messages = [(one["role"], text_of(one.get("content"))) for one in body["messages"]]
+        prompt = Prompt.of(messages, declared_by(body))
+        self.prompts.append(prompt)
+        return self._reply(prompt)
 
     def _reply(self, prompt: Prompt) -> Reply:
         """Return what the model says or calls next."""
@@ -137,53 +127,3 @@ class Player(Endpoint):
 
 def _reading(pointer_id: str, **part: str) -> tuple[str, dict[str, Any]]:
     return ("read_context", {"id": pointer_id, **part})
-
-
-def _declared(name: str, offered: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the name of a tool as the framework declares it. Claude Code puts the server before."""
-    [declared] = [tool for tool in offered if tool == name or tool.endswith(f"__{name}")]
-    return declared
-
-
-def chat_prompt(body: dict[str, Any]) -> Prompt:
-    """Return the prompt of a request to an endpoint of chat completions."""
-    messages = []
-    for message in body["messages"]:
-        messages.append((message["role"], text_of_content(message.get("content"))))
-    functions = [tool["function"] for tool in body.get("tools", ())]
-    return Prompt.of(messages, {one["name"]: one["parameters"] for one in functions})
-
-
-def text_of_content(content: Any) -> str:
-    """Return a message's content as one text."""
-    if isinstance(content, str):
-        return content
-    texts = []
-    for block in content or ():
-        inner = block.get("text") or block.get("content")
-        texts.append(inner if isinstance(inner, str) else text_of_content(inner))
-    return "\n".join(texts)
-
-
-def messages_prompt(body: dict[str, Any]) -> Prompt:
-    """Return the prompt of a request to Anthropic's endpoint."""
-    messages = [(one["role"], text_of_content(one["content"])) for one in body["messages"]]
-    tools = [tool for tool in body["tools"] if "input_schema" in tool]
-    return Prompt.of(messages, {tool["name"]: tool["input_schema"] for tool in tools})
-
-
-def contents_prompt(body: dict[str, Any]) -> Prompt:
-    """Return the prompt of a request to Gemini's endpoint."""
-    messages = []
-    for content in body["contents"]:
-        texts = []
-        for part in content["parts"]:
-            response = part.get("functionResponse", {}).get("response", {})
-            texts.append(part.get("text") or "\n".join(map(str, response.values())))
-        role = "assistant" if content["role"] == "model" else "user"
-        messages.append((role, "\n".join(texts)))
-    offered = {}
-    for tool in body.get("tools", ()):
-        for function in tool.get("functionDeclarations", ()):
-            offered[function["name"]] = function["parameters_json_schema"]
-    return Prompt.of(messages, offered)

@@ -6,24 +6,28 @@ from pathlib import Path
 
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 
-from llm_common.agents import Session
+from llm_common.agents import Session, Sessions
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    model = OpenAIServerModel("scripted", api_base=url, api_key="none")
+def model_of(url: str) -> OpenAIServerModel:
+    return OpenAIServerModel("scripted", api_base=url, api_key="none")
+
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
+    model = model_of(url)
     current: ContextVar[Session] = ContextVar("current")
-    wrapped = [wrap_tool(function, current.get) for function in TOOLS]
+    wrapped = [wrap_tool(function, current.get) for function in tools]
     functions = [*wrapped, *tool_functions(current.get, sync=True)]
-    tools = [tool(function) for function in functions]
+    declared = [tool(function) for function in functions]
     agents: dict[str, ToolCallingAgent] = {}
 
     def answer(user: str, text: str) -> str:
-        current.set(Session(folder / "context", session_id=user))
+        current.set(sessions.get(user))
         if user not in agents:
-            agents[user] = ToolCallingAgent(tools=tools, model=model, verbosity_level=0)
+            agents[user] = ToolCallingAgent(tools=declared, model=model, verbosity_level=0)
         return str(agents[user].run(text, reset=False))
 
     async def ask(user: str, text: str) -> str:

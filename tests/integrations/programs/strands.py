@@ -9,17 +9,18 @@ from strands.session.file_session_manager import FileSessionManager
 from llm_common.agents import Sessions
 from llm_common.integrations.strands import LLMCommonPlugin
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import CONFIG, Ask, run
+from tests.integrations.programs.process import Ask, Tools, run
 
 
-def program(url: str, folder: Path) -> Ask:
-    arguments = {"base_url": url, "api_key": "none"}
-    sessions = Sessions(folder / "context", CONFIG)
+def model_of(url: str) -> OpenAIModel:
+    return OpenAIModel(client_args={"base_url": url, "api_key": "none"}, model_id="scripted")
 
+
+def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) -> Ask:
     async def ask(user: str, text: str) -> str:
         agent = Agent(
-            model=OpenAIModel(client_args=arguments, model_id="scripted"),
-            tools=[tool(function) for function in TOOLS],
+            model=model_of(url),
+            tools=[tool(function) for function in tools],
             plugins=[LLMCommonPlugin(sessions)],
             session_manager=FileSessionManager(user, str(folder / "chats")),
             callback_handler=None,
