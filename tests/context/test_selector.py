@@ -192,19 +192,12 @@ async def test_without_a_store_outputs_are_only_named() -> None:
 class TestEvents:
     async def events(self, budget: int, *extra: object) -> list[ContextEvent]:
         heard: list[ContextEvent] = []
-        await ContextSelector(listeners=(*extra, heard.append)).select(request_for(budget), POOL)  # type: ignore[arg-type]
-        return heard
-
-    async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12(self) -> None:
-        heard: list[ContextEvent] = []
         shuffled = [POOL.context_files[index] for index in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
         pool = POOL.model_copy(update={"context_files": tuple(shuffled)})
-        await ContextSelector(listeners=(heard.append,)).select(request_for(1_500), pool)
-        scored = [event.data for event in heard if event.name == "context.file.scored"]
-        assert [data["file"] for data in scored] == sorted(item.id for item in shuffled)
-        assert len({data["score"] for data in scored}) > 1
+        await ContextSelector(listeners=(*extra, heard.append)).select(request_for(budget), pool)  # type: ignore[arg-type]
+        return heard
 
-    async def test_events_come_in_a_fixed_order_s1_12(self) -> None:
+    async def test_events_come_in_one_order_for_any_order_of_the_pool_s1_12(self) -> None:
         events = await self.events(1_500)
         assert [event.name for event in events] == [
             "context.selection.start",
@@ -216,6 +209,7 @@ class TestEvents:
         )
         assert events[0].data == {"intent": "code_writing", "budget": 1_500}
         assert events[1].data.keys() == {"file", "score"}
+        assert len({event.data["score"] for event in events[1:-1]}) > 1
         assert events[-1].data.keys() == {
             "duration_ms",
             "files_selected",
@@ -282,11 +276,6 @@ async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
     assert [bundle.render() for bundle in together] == [bundle.render() for bundle in serial]
     assert [bundle.explain() for bundle in together] == [bundle.explain() for bundle in serial]
     assert before == POOL
-
-
-async def test_an_unknown_strategy_raises() -> None:
-    with pytest.raises(ValueError, match="strategy"):
-        await ContextSelector().select(request_of(1_000, strategy="nonsense"), POOL)
 
 
 class LastFileFirst:

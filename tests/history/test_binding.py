@@ -81,61 +81,54 @@ async def test_a_rule_behind_a_label_stays_word_for_word_t_07(labelled: str) -> 
     assert not re.search(r"^\d+ user: (The (sky|weather) is \w+|It rains)\.", note, re.MULTILINE)
 
 
-@pytest.mark.parametrize("role", ["assistant", "tool"])
-async def test_no_text_of_others_becomes_a_rule_t_07(role: str) -> None:
-    messages: list[Any] = conversation(60)
-    if role == "tool":
-        call = {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-        messages[1:1] = [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
+CALL = {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [{"role": "assistant", "content": RULES["en"]}],
+        [
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
             {"role": "tool", "tool_call_id": "x", "content": RULES["en"]},
-        ]
-    else:
-        messages.insert(1, {"role": role, "content": RULES["en"]})
-    assert rules_in(await note_after(messages)) == []
-
-
-@pytest.mark.parametrize(
-    "pasted",
-    [
-        "```\n{}\n```",
-        "> {}",
-        "<<<abc\n{}\nabc>>>",
-        '"{} ' + "and so on, as the handbook says at length, " * 6 + '"',
-        "2026-01-02T10:00:00 {}",
-        "[error] {}",
-        "[ERROR] {}",
-        "[main] WARN {}",
-        "[Errno 2] {}",
-        '{{"text": "{}"}}',
-        "| {} |",
-        "[10:04] {}",
-        '<p class="first">{}</p>',
+        ],
     ],
+    ids=["the model", "a tool"],
 )
-async def test_pasted_text_has_no_rules(pasted: str) -> None:
-    text = f"What does this mean?\n{pasted.format(RULES['en'])}\nThanks in advance."
-    assert rules_in(await note_after(with_text("user", text))) == []
+async def test_no_text_of_others_becomes_a_rule_t_07(others: list[Any]) -> None:
+    messages: list[Any] = conversation(60)
+    assert rules_in(await note_after([messages[0], *others, *messages[1:]])) == []
 
 
-@pytest.mark.parametrize(
-    ("opening", "closing"),
-    [
-        ("```py", "```"),
-        ("```", "````"),
-        ("~~~ x", "~~~~"),
-        ("```\n``` x", "```"),
-        ("<<<abc\n```", "\nabc>>>"),
-    ],
-)
-async def test_a_fence_contains_the_text_up_to_its_end(opening: str, closing: str) -> None:
-    text = f"What does this mean?\n{opening}\n{RULES['en']}\n{closing}\n{RULES['de']}"
-    assert rules_in(await note_after(with_text("user", text))) == [RULES["de"]]
+PASTED = [
+    "```\n{}\n```",
+    "```\n{}",
+    "> {}",
+    "<<<abc\n{}\nabc>>>",
+    '"{} ' + "and so on, as the handbook says at length, " * 6 + '"',
+    "2026-01-02T10:00:00 {}",
+    "[error] {}",
+    "[ERROR] {}",
+    "[main] WARN {}",
+    "[Errno 2] {}",
+    '{{"text": "{}"}}',
+    "| {} |",
+    "[10:04] {}",
+    '<p class="first">{}</p>',
+    "```py\n{}\n```",
+    "```\n{}\n````",
+    "~~~ x\n{}\n~~~~",
+    "```\n``` x\n{}\n```",
+    "<<<abc\n```\n{}\n\nabc>>>",
+]
 
 
-async def test_a_code_fence_without_an_end_contains_the_remaining_text() -> None:
-    text = f"What does this mean?\n```\n{RULES['en']}"
-    assert rules_in(await note_after(with_text("user", text))) == []
+@pytest.mark.parametrize("pasted", PASTED)
+async def test_pasted_text_has_no_rules_and_ends_with_its_fence(pasted: str) -> None:
+    # Only a fence without an end contains what follows as well.
+    after = [] if pasted == "```\n{}" else [RULES["de"]]
+    text = f"What does this mean?\n{pasted.format(RULES['en'])}\n{RULES['de']}"
+    assert rules_in(await note_after(with_text("user", text))) == after
 
 
 @pytest.mark.parametrize("line", ["```make test``` is fine.", "Look at <<<abc"])

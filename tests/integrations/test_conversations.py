@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from llm_common.agents import (
     InMemoryContextPointerStore,
     OffloadPolicy,
@@ -48,16 +46,6 @@ async def test_items_of_a_conversation_outlive_its_results() -> None:
     now[0] += timedelta(days=400)
     assert await items.get_items() == [{"text": "hello"}]
     assert store.list(query_id="a") == []
-
-
-@pytest.mark.parametrize("limit", [0, 1, 3, 99])
-async def test_the_newest_items_are_returned_oldest_first(limit: int) -> None:
-    items = StoredItems(Sessions(InMemoryContextPointerStore()), "a")
-    await items.add_items([1, 2])
-    await items.add_items([])
-    await items.add_items([3])
-    assert await items.get_items(limit) == [1, 2, 3][max(3 - limit, 0) :]
-    assert await items.get_items() == [1, 2, 3]
 
 
 async def test_no_session_reads_the_items_of_a_conversation() -> None:
@@ -185,21 +173,15 @@ async def test_a_call_that_begins_in_a_task_ends_with_it() -> None:
     assert session_of_caller(sessions) is None
 
 
-async def test_ids_within_longer_words_are_not_inlined() -> None:
+async def test_an_id_is_inlined_once_and_not_within_longer_words() -> None:
     session = Session(InMemoryContextPointerStore())
     pointer = await session.results.save("all is well", tool="check", args={})
     for text in (f"x{pointer.pointer_id}", f"{pointer.pointer_id}9", pointer.pointer_id[:11]):
         assert await inlined(session, {"a": [text]}) == {"a": [text]}
-    nested = await inlined(session, {"a": [pointer.pointer_id]})
-    assert nested["a"][0].startswith(f"{pointer.pointer_id}\n")
+    twice = f"{pointer.pointer_id} and {pointer.pointer_id}"
+    nested = await inlined(session, {"a": [twice]})
+    assert nested["a"][0].startswith(f"{twice}\n")
     assert nested["a"][0].count("all is well") == 1
-
-
-async def test_an_id_that_is_named_twice_is_inlined_once() -> None:
-    session = Session(InMemoryContextPointerStore())
-    pointer = await session.results.save("all is well", tool="check", args={})
-    text = f"{pointer.pointer_id} and {pointer.pointer_id}"
-    assert (await inlined(session, text)).count("all is well") == 1
 
 
 def test_an_image_of_the_user_stays_beside_a_shorter_text() -> None:

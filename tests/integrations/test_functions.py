@@ -95,28 +95,23 @@ def pointer_in(shown: object) -> str:
     return str(pointer_id)
 
 
-def test_a_long_result_of_a_synchronous_function_is_read_back() -> None:
-    session = session_of()
-    shown = wrap_tool(list_parts, session)("Ann")
-    read_context, search_context, query_context = tool_functions(session, sync=True)
-    [table] = re.findall(r"^Table (\w+)", str(shown), re.MULTILINE)
-    assert "\n4000\n" in query_context(f"SELECT count(*) FROM {table}")
-    pointer_id = pointer_in(shown)
-    assert "part 3456 of Ann" in read_context(pointer_id, path="/3456/name")
-    assert "part 3456 of Ann" in query_context(f"SELECT name FROM {table} WHERE id = 3456")
-    assert "part 3456 of Ann" in read_context(id=pointer_id, pattern="part 3456 of \\w+")
-    assert pointer_id in search_context("part 3999")
+async def value_of(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result
 
 
-async def test_a_long_result_of_an_async_function_is_read_back() -> None:
-    session = session_of()
-    shown = await wrap_tool(list_parts_later, session)(owner="Ann")
-    read_context, search_context, query_context = tool_functions(session)
+@pytest.mark.parametrize("function", [list_parts, list_parts_later])
+async def test_a_long_result_is_read_back(function: Callable[..., Any]) -> None:
+    session, is_sync = session_of(), function is list_parts
+    shown = await value_of(wrap_tool(function, session)("Ann"))
+    functions: Any = tool_functions(session, sync=True) if is_sync else tool_functions(session)
+    read_context, search_context, query_context = functions
     [table] = re.findall(r"^Table (\w+)", str(shown), re.MULTILINE)
-    assert "\n4000\n" in await query_context(f"SELECT count(*) FROM {table}")
+    assert "\n4000\n" in await value_of(query_context(f"SELECT count(*) FROM {table}"))
     pointer_id = pointer_in(shown)
-    assert "part 3456 of Ann" in await read_context(pointer_id, path="/3456/name")
-    assert pointer_id in await search_context("part 3999")
+    assert "part 3456 of Ann" in await value_of(read_context(pointer_id, path="/3456/name"))
+    pattern = "part 3456 of \\w+"
+    assert "part 3456 of Ann" in await value_of(read_context(id=pointer_id, pattern=pattern))
+    assert pointer_id in await value_of(search_context("part 3999"))
 
 
 async def test_methods_and_partial_functions_are_offloaded() -> None:
@@ -264,14 +259,6 @@ def test_a_callable_finds_the_session_of_each_user(tmp_path: Path) -> None:
         assert "no stored result of this session" in run_for(user, read_context, pointers[other])
 
 
-def test_a_session_is_found_in_the_thread_of_the_call() -> None:
-    local = threading.local()
-    local.session = session_of()
-    shown = wrap_tool(list_parts, lambda: local.session)("Ann")
-    read_context = tool_functions(lambda: local.session, sync=True)[0]
-    assert "part 3456 of Ann" in read_context(pointer_in(shown), path="/3456/name")
-
-
 def test_a_tool_without_a_session_does_not_run() -> None:
     ran = []
     source: Any = functools.partial(same, None)
@@ -285,13 +272,6 @@ def test_a_result_that_cannot_be_stored_is_cut_t_12() -> None:
     text = str(wrap_tool(list_parts, session)("Ann"))
     assert "characters were not kept: the store failed" in text
     assert "part 0" in text[:200]
-
-
-def test_another_process_reads_an_old_pointer(tmp_path: Path) -> None:
-    pointer_id = pointer_in(wrap_tool(list_parts, Session(tmp_path, session_id="user:42"))("Ann"))
-    restarted = Session(tmp_path, session_id="user:42")
-    read_context = tool_functions(restarted, sync=True)[0]
-    assert "part 3456 of Ann" in read_context(pointer_id, path="/3456/name")
 
 
 def test_the_pointer_has_the_arguments_without_the_frameworks_objects() -> None:

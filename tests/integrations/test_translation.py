@@ -106,7 +106,10 @@ async def test_items_stay_in_order_and_apart_from_results() -> None:
     items, other = StoredItems(sessions, "a"), StoredItems(sessions, "b")
     for number in range(12):
         await items.add_items([number, str(number)])
+        await items.add_items([])
     assert await items.get_items(3) == ["10", 11, "11"]
+    assert await items.get_items(0) == []
+    assert await items.get_items(99) == await items.get_items()
     assert [await items.pop_item() for _ in range(3)] == ["11", 11, "10"]
     assert len(await items.get_items()) == 21
     assert sessions.store.list(query_id=sessions.session_id_of("a")) == []

@@ -94,19 +94,7 @@ async def test_an_erased_user_leaves_no_byte_in_any_file_s3_05(tmp_path: Path) -
         assert [event.text for event in await memory.recent("s")] == ["plain"]
 
 
-async def test_an_erasure_after_a_refused_event_leaves_no_byte_s3_05(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    async with SqliteMemory(path) as memory:
-        await store_secrets(memory)
-        # The test keeps the error, and its traceback keeps what the refused call had open.
-        with pytest.raises(InvalidIdError, match="got 9999") as refused:
-            await memory.append_event("umbrella", Event(text="x"), supersedes="9999")
-        assert await memory.forget(session_id="umbrella") == 1
-        assert traces(path) == []
-        assert refused.tb is not None
-
-
-async def test_an_erasure_after_a_damaged_event_leaves_no_byte_s3_05(tmp_path: Path) -> None:
+async def test_an_erasure_after_an_error_leaves_no_byte_s3_05(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
         await store_secrets(memory)
@@ -114,44 +102,40 @@ async def test_an_erasure_after_a_damaged_event_leaves_no_byte_s3_05(tmp_path: P
         connection.execute("UPDATE events SET metadata = '{' WHERE session_id = 's'")
         connection.commit()
     async with SqliteMemory(path) as memory:
+        # The test keeps the errors, whose tracebacks keep what the failed calls had open.
+        with pytest.raises(InvalidIdError, match="got 9999") as refused:
+            await memory.append_event("umbrella", Event(text="x"), supersedes="9999")
         with pytest.raises(StoreError, match="damaged") as damaged:
             await memory.forget(session_id="s")
         assert await memory.forget(session_id="umbrella") == 1
         assert traces(path) == []
+        assert refused.tb is not None
         assert damaged.tb is not None
 
 
-async def test_an_erasure_removes_bytes_deleted_before_s3_05(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    async with SqliteMemory(path) as memory:
-        await store_secrets(memory)
+BEFORE = {
     # Like another program whose SQLite does not overwrite free pages.
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA secure_delete = OFF")
-        connection.execute(
-            "CREATE TABLE gone AS SELECT text FROM events WHERE session_id = 'umbrella'"
-        )
-        connection.execute("DROP TABLE gone")
-        connection.commit()
-    async with SqliteMemory(path) as memory:
-        assert await memory.forget(session_id="umbrella") == 1
-        assert traces(path) == []
+    "bytes that were deleted": """
+        PRAGMA secure_delete = OFF;
+        CREATE TABLE gone AS SELECT text FROM events WHERE session_id = 'umbrella';
+        DROP TABLE gone;
+    """,
+    # Like the index of a version that split words by other rules.
+    "words of an older tokenizer": """
+        INSERT INTO lines (rowid, words)
+            SELECT id, 'jabberwockish' FROM events WHERE session_id = 'umbrella';
+        UPDATE events SET word_count = word_count + 1 WHERE session_id = 'umbrella';
+    """,
+}
 
 
-async def test_an_erasure_removes_words_of_an_older_tokenizer_s3_05(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", BEFORE.values(), ids=BEFORE)
+async def test_an_erasure_removes_what_others_left_s3_05(tmp_path: Path, script: str) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
         await store_secrets(memory)
-    # Like the index of a version that split words by other rules.
     with closing(sqlite3.connect(path)) as connection:
-        [number] = connection.execute(
-            "SELECT id FROM events WHERE session_id = 'umbrella'"
-        ).fetchone()
-        connection.execute(
-            "INSERT INTO lines (rowid, words) VALUES (?, 'jabberwockish')", (number,)
-        )
-        connection.execute("UPDATE events SET word_count = word_count + 1 WHERE id = ?", (number,))
-        connection.commit()
+        connection.executescript(script)
     async with SqliteMemory(path) as memory:
         assert await memory.forget(session_id="umbrella") == 1
         assert traces(path) == []

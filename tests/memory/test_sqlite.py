@@ -50,11 +50,6 @@ async def find_zebras(path: Path) -> list[str]:
         return [hit.event.text for hit in await memory.retrieve("zebra", 4, ZEBRA)]
 
 
-async def test_events_outlive_the_memory_s3_05(path: Path) -> None:
-    await write_zebra(path)
-    assert await find_zebras(path) == ["zebra"]
-
-
 async def test_english_is_stemmed_and_accents_are_ignored_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="several cafés were failing"))
