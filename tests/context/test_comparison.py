@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-import pytest
-
 from llm_common.context import (
     ContextSelectionRequest,
     DataPoolSnapshot,
@@ -72,21 +70,6 @@ def test_equal_and_empty_selections_overlap_fully_s1_16() -> None:
     assert nothing.overlaps == {("measured", "spec"): 1.0}
 
 
-def test_the_order_of_the_pool_never_matters_s1_16() -> None:
-    backwards = POOL.model_copy(
-        update={"session_log": POOL.session_log[::-1], "context_files": POOL.context_files[::-1]}
-    )
-    expected = compare_strategies(POOL, REQUEST, now=NOON)
-    comparison = compare_strategies(backwards, REQUEST, now=NOON)
-    assert comparison.overlaps == expected.overlaps
-    for outcome, other in zip(comparison.outcomes, expected.outcomes, strict=True):
-        assert (outcome.strategy, outcome.kept) == (other.strategy, other.kept)
-        assert (outcome.only_here, outcome.bundle.metadata) == (
-            other.only_here,
-            other.bundle.metadata,
-        )
-
-
 def test_stored_outputs_with_texts_are_shown_s1_16() -> None:
     with_texts = compare_strategies(
         POOL, REQUEST, now=NOON, texts={output(1).pointer_id: "Read at noon."}
@@ -116,8 +99,3 @@ def test_custom_strategies_are_compared_by_name_s1_16() -> None:
     )
     assert comparison.outcomes[0].bundle == alone
     assert alone != comparison.outcomes[1].bundle
-
-
-def test_an_unknown_strategy_raises_s1_16() -> None:
-    with pytest.raises(ValueError, match="strategy"):
-        compared("measured", "nonsense")

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
 
 from llm_common.context import (
     ContextFile,
@@ -26,11 +25,8 @@ from llm_common.context.request import IntentMetadata, Kind
 from tests.context.samples import (
     NOON,
     PROJECT,
-    Case,
-    cases,
     file,
     intent,
-    keys_of,
     memory,
     output,
     turn,
@@ -291,16 +287,6 @@ def test_a_changed_text_with_the_same_id_is_scored_again() -> None:
         assert scored(pool, "invoice", strategy=strategy)["file", "f"].parts["words"] == value
 
 
-@given(cases())
-def test_every_item_gets_one_finite_score_s1_11(case: Case) -> None:
-    pool, _, _ = case
-    scores = scored(pool, "where does the rain of 日本語 come from? And what does f(x) return?")
-    assert set(scores) == set(keys_of(pool))
-    for score in scores.values():
-        assert abs(score.value) < float("inf")
-        assert score.value == pytest.approx(sum(score.parts.values()))
-
-
 @pytest.mark.parametrize("year", [1, 1970, 2025, 9999])
 def test_any_time_gives_a_finite_score_f_138(year: int) -> None:
     moment = datetime(year, 6, 1, tzinfo=UTC)
@@ -314,13 +300,6 @@ def test_any_time_gives_a_finite_score_f_138(year: int) -> None:
         memory_hits=(memory(1, "rain").model_copy(update={"timestamp": moment}),),
     )
     assert all(0 <= score.value <= 3 for score in scored(pool, "rain").values())
-
-
-def test_equal_items_score_alike_f_144() -> None:
-    pool = DataPoolSnapshot(
-        context_files=tuple(file(f"f{number}.py", "same text") for number in range(10))
-    )
-    assert len({score.value for score in scored(pool, "same text").values()}) == 1
 
 
 @pytest.mark.parametrize("text", ["", "?? !!", "the of", "\ud800", "🌧️"])

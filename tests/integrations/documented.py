@@ -9,10 +9,10 @@ from typing import Any
 FOLDER = Path(__file__).parents[2] / "docs" / "integrations"
 
 
-def blocks_of(page: str) -> list[str]:
+def program_of(page: str) -> str:
     """The Python of a page, which continues from block to block, as one program."""
     text = (FOLDER / f"{page}.md").read_text(encoding="utf-8")
-    return ["\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))]
+    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
 
 
 def run_page(page: str, *, model: str = "", names: Mapping[str, object]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def run_page(page: str, *, model: str = "", names: Mapping[str, object]) -> dict
         model: How the page names a model; replaced by the name `model`. "" replaces nothing.
         names: What the blocks find.
     """
-    [program] = blocks_of(page)
+    program = program_of(page)
     assert model in program
     found: dict[str, Any] = {"__name__": page, **names}
     if model:

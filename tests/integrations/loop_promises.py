@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_common.agents import Session, ToolRegistry
-from tests.integrations.documented import blocks_of
+from tests.integrations.documented import program_of
 from tests.integrations.programs.desk import list_orders, read_log
 from tests.integrations.promises import CODE, Reader
 from tests.integrations.scripted_endpoint import (
@@ -56,7 +56,7 @@ class LoopPromises:
         tools: tuple[Callable[..., Any], ...] = (list_orders, read_log, check_audit),
     ) -> tuple[str, Endpoint]:
         """Return the answer of the page's loop with other tools, and the requests."""
-        [program] = blocks_of(self.page)
+        program = program_of(self.page)
         names: dict[str, Any] = {"__name__": self.page}
         exec(program.partition("async def main")[0], names)
         names["tools_of"] = lambda session: ToolRegistry([*session.tools(), *tools])
@@ -114,7 +114,7 @@ class LoopPromises:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        [program] = blocks_of(self.page)
+        program = program_of(self.page)
         endpoint = Reader()
         with self.serve(endpoint):
             for variable, value in zip(self.variables, (endpoint.url, "none"), strict=True):

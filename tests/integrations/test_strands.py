@@ -28,7 +28,7 @@ list_orders = tool(desk.list_orders)
 
 
 def agent_of(url: str, *tools: Any, plugin: LLMCommonPlugin | None = None, **more: Any) -> Any:
-    plugins = [plugin or LLMCommonPlugin()]
+    plugins: list[Any] = [plugin or LLMCommonPlugin()]
     model = strands.model_of(url)
     return Agent(model=model, tools=[*tools], plugins=plugins, callback_handler=None, **more)
 

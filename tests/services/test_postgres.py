@@ -189,15 +189,6 @@ async def test_a_slow_server_raises_s3_05(postgres: PostgresServer, schema: str)
         assert len(await memory.recent("s")) == 1
 
 
-async def test_newer_tables_raise_s3_05(
-    postgres: PostgresServer, memory: Memory, schema: str
-) -> None:
-    async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
-        await other.execute(qualified("INSERT INTO {schema}.migrations VALUES (99)", schema))
-    with pytest.raises(StoreError, match="upgrade"):
-        await PostgresMemory(postgres.conninfo, schema=schema).recent("s")
-
-
 async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(memory: Memory) -> None:
     appending = [
         asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)
