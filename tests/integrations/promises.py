@@ -209,6 +209,27 @@ class HookPromises(Promises):
         # The id of each result is shown in any case.
         assert sum(map(DefaultCounter().count, previews)) <= 700
 
+    async def test_a_result_stays_whole_only_within_the_budget_of_its_reply(
+        self, tmp_path: Path
+    ) -> None:
+        def get_text(number: int) -> str:
+            """Return some words.
+
+            Args:
+                number: Which words.
+            """
+            return f"word {number} " * 300
+
+        calls: Calls = [("get_text", {"number": number}) for number in range(2)]
+        config = SessionConfig(offload=OffloadPolicy(max_turn_tokens=1_500))
+        with self.asking(tmp_path, calls, "Done.", config=config, tools=[get_text]) as (
+            ask,
+            endpoint,
+        ):
+            await ask("bob", "Get the texts.")
+        results = results_in(endpoint.requests[-1]["messages"])
+        assert [text.startswith("word") for text in results].count(True) == 1
+
     async def test_a_delegate_reads_the_pointers_that_it_is_given_t_08(self) -> None:
         endpoint = Endpoint(LIST, self._delegate, read_named, newest_results, newest_results)
         with self.serve(endpoint):

@@ -70,12 +70,13 @@ class TestHook(FoldingPromises, InliningPromises):
 
 
 @pytest.mark.parametrize("context", [{SESSION_KEY: "a"}, None])
-async def test_a_synchronous_delegate_reads_the_pointers_that_it_is_given_t_08(
+async def test_a_synchronous_delegate_reads_or_gets_what_it_is_given_t_08(
     context: dict[str, Any] | None,
 ) -> None:
     hook = TestHook()
     hook.is_async, hook.context = False, context
     await hook.test_a_delegate_reads_the_pointers_that_it_is_given_t_08()
+    await hook.test_a_delegate_without_a_hook_gets_the_result_t_08()
 
 
 def result_of(tool: Tool) -> Any:
