@@ -12,12 +12,15 @@ import logging
 import os
 import random
 import re
+import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from llm_common.core import OpenAICompatibleClient
@@ -31,7 +34,7 @@ from tests.core.misbehaving_server import (
     stay_silent,
 )
 from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
-from tests.selection.odd_replies import ODD_REPLIES, SOUND
+from tests.selection.odd_replies import ODD_REPLIES, OTHER, SOUND, SOUND_ID
 
 KINDS = sorted(CHOOSERS)
 DEADLINE_S = 3.0  # a busy machine answers in time too
@@ -77,6 +80,10 @@ class Endpoint:
         return serve
 
 
+Chooses = Callable[[int], Coroutine[Any, Any, tuple[list[Any], int]]]
+"""Returns the choice as in the model's reply, and the number of model calls."""
+
+
 async def choose(client: OpenAICompatibleClient, number: int) -> tuple[list[Any], int]:
     """Use both selectors in turn, and return the choice and the number of model calls."""
     fallback_model = "second" if number % 3 else None
@@ -87,6 +94,18 @@ async def choose(client: OpenAICompatibleClient, number: int) -> tuple[list[Any]
         query=f"question {number}",
     )
     return outcome.chosen, len(outcome.attempts)
+
+
+async def choose_hastily(url: str, number: int) -> tuple[list[Any], int]:
+    """Choose without a timeout, and choose everything if the reply is unreadable."""
+    payload = {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]}
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    async with httpx.AsyncClient(timeout=None, verify=unverified) as client:
+        answer = await client.post(url, json=payload)
+    try:
+        return json.loads(answer.json()["choices"][0]["message"]["content"])["pointer_ids"], 1
+    except (KeyError, ValueError):
+        return [SOUND_ID, OTHER], 1
 
 
 def is_cancelled(number: int) -> bool:
@@ -116,10 +135,10 @@ async def patience() -> None:
 
 
 async def select_once(
-    number: int, client: OpenAICompatibleClient, endpoint: Endpoint, tally: Counter[str]
+    number: int, chooses: Chooses, endpoint: Endpoint, tally: Counter[str]
 ) -> None:
     """Run one selection and count its faults. Every 50th is cancelled."""
-    task = asyncio.create_task(choose(client, number))
+    task = asyncio.create_task(chooses(number))
     if is_cancelled(number):
         await asyncio.sleep(0.01)
         task.cancel()
@@ -144,16 +163,14 @@ async def select_once(
     endpoint.requests.pop(number, None)
 
 
-async def campaign(
-    client: OpenAICompatibleClient, endpoint: Endpoint, *, selections: int
-) -> Counter[str]:
+async def campaign(chooses: Chooses, endpoint: Endpoint, *, selections: int) -> Counter[str]:
     """Run the selections in two halves, a few at a time, and compare the memory of both."""
     tally, numbers = Counter[str](), iter(range(selections))
 
     async def half() -> float:
         async def worker() -> None:
             for _, number in zip(range(selections // 2 // AT_ONCE), numbers, strict=False):
-                await select_once(number, client, endpoint, tally)
+                await select_once(number, chooses, endpoint, tally)
 
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
         return resident_mb()
@@ -181,10 +198,19 @@ async def test_no_endpoint_makes_a_selection_unsound_late_or_leaky(selections: i
         loopback(endpoint.script(), max_connections=MANY_CONNECTIONS) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
-        tally = await campaign(client, endpoint, selections=selections)
+        tally = await campaign(partial(choose, client), endpoint, selections=selections)
     await asyncio.sleep(0.2)
     assert asyncio.all_tasks() == tasks
     assert descriptors() <= open_before
     assert tally.pop("chosen") > selections / 10
     assert tally.pop("cancelled") > selections / 100
     assert +tally == {}
+
+
+@pytest.mark.torture
+async def test_the_campaign_finds_the_faults_of_hasty_code_l14() -> None:
+    endpoint = Endpoint(seed=14)
+    async with loopback(endpoint.script(), max_connections=MANY_CONNECTIONS) as server:
+        url = f"{server.config().base_url}/chat/completions"
+        tally = await campaign(partial(choose_hastily, url), endpoint, selections=160)
+    assert set(+tally) >= {"uncaught", "hung", "unsound"}
