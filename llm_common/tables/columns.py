@@ -108,7 +108,13 @@ class Column:
         if cell is None or cell == "":
             return ()
         text = cell_text(cell)
-        return elements_of(cell) if self.is_list or text.startswith("[") else (text,)
+        if not self.is_list and not text.startswith("["):
+            return (text,)
+        elements = elements_of(cell)
+        # A cell whose elements are long or many is no sentence where the others are lists.
+        if elements == (text,) and number_of(cell) is None:
+            return tuple(element.strip() for element in text.split(",") if element.strip())
+        return elements
 
     @cached_property
     def _folded(self) -> list[str]:

@@ -370,3 +370,25 @@ def test_a_question_takes_bounded_time(question: str) -> None:
 def test_a_percentage_with_a_decimal_comma_is_one_value() -> None:
     records = rows_of("share", "352.094", "0,29%", "0,93%", "0,29%")
     assert "0" not in (Column(table_of_records("", records), 0).value_counts or {})
+
+
+LONG = "Wonder Steel / Crystal White / Legend Ink of the sea"
+COLORS = [
+    "White, Blue",
+    "Red, Blue",
+    f"White, {LONG}",
+    ", ".join(["White", *(f"c{n}" for n in range(60))]),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("How many shoes come in white?", {0, 2, 3}),
+        ("How many come in 2 colors?", {0, 1, 2}),
+        ("How many shoes come in legend ink of the sea?", {2}),
+    ],
+)
+def test_long_and_many_elements_of_a_list_are_compared_too(question: str, rows: set[int]) -> None:
+    read = reading(question, [{"no": f"S{n}", "color": color} for n, color in enumerate(COLORS)])
+    assert {*read.rows[: read.total]} == rows
