@@ -377,7 +377,7 @@ COLORS = [
     "White, Blue",
     "Red, Blue",
     f"White, {LONG}",
-    ", ".join(["White", *(f"c{n}" for n in range(60))]),
+    ", ".join(["White", *(f"c{n}" for n in range(900))]),
 ]
 
 

@@ -389,7 +389,7 @@ class _Terms:
                     entry.is_exact = True
 
     def _find_in_text(self, column: Column, cell: str, *, with_words: bool) -> None:
-        if len(cell) > _MAX_CELL_CHARS:
+        if len(cell) > _MAX_CELL_CHARS and not column.is_list:
             return
         elements = {cell, *column.elements(cell)}
         if column.is_list:
