@@ -120,9 +120,11 @@ def test_columns_of_a_log_are_those_that_it_names_t_03(
     assert (table.rows[0], table.is_log) == (first, is_log)
 
 
-def test_an_entry_of_another_form_is_in_no_message_t_03() -> None:
+@pytest.mark.parametrize(
+    "other", ["2024-03-10 12:00:20 WARN <main> of a library", "WARN:of.a.library:late"]
+)
+def test_an_entry_of_another_form_is_in_no_message_t_03(other: str) -> None:
     entries = [f"2024-03-10 12:00:{second} ERROR [main] a.B: gone" for second in range(10, 30)]
-    other = "2024-03-10 12:00:20 WARN <main> of a library"
     trace = "    at a.B(B.java:7)"
     table = only_table("\n".join([*entries[:9], other, trace, *entries[9:], trace]))
     assert {row[-1] for row in table.rows[:-1]} == {"gone"}

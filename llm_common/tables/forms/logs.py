@@ -145,7 +145,7 @@ def log(_: str, lines: list[str]) -> Table | None:
     """Return the table of a log, or None.
 
     Lines between two entries, such as those of a stack trace, belong to the message of the first. A
-    line that begins with a time is an entry of another form, and belongs to none.
+    line that begins with a time or a level is an entry of another form, and belongs to none.
     """
     sample = [line[:MAX_LINE_CHARS] for line in lines[: 5 * SAMPLE_LINES]]
     if share_of(sample, lambda line: _HINT.search(line) is not None) < _MIN_STARTS:
@@ -174,7 +174,7 @@ def _entries(pattern: re.Pattern[str], lines: list[str]) -> Table | None:
     first = "".join(lines[preface : preface + 1])[:MAX_LINE_CHARS]
     if has_message and not pattern.match(first):
         return None
-    begins = _pattern(r"\W?<time>")
+    begins = _pattern(r"\W?(?:<time>|<level>)")
     rows: list[list[Json]] = []
     others = 0
     traces: list[list[str]] = []
