@@ -483,14 +483,15 @@ async def test_arguments_of_over_100_levels_are_cut_s0_16(
     assert store.list(query_id="q") == [pointer]
 
 
+@pytest.mark.parametrize("unknown", [{"query_id": "other"}, {"pointer_id": "0" * 12}], ids=str)
 async def test_a_pin_of_an_unknown_pointer_creates_no_folder(
-    store: FileContextPointerStore,
+    store: FileContextPointerStore, unknown: dict[str, str]
 ) -> None:
     pointer = await save(store)
     before = tree(store.base_dir)
     for change in (store.pin, store.unpin):
         with pytest.raises(PointerNotFoundError):
-            change(pointer.model_copy(update={"query_id": "other"}))
+            change(pointer.model_copy(update=unknown))
     assert not (store.base_dir / "other").exists()
     assert tree(store.base_dir) == before
 

@@ -256,6 +256,13 @@ def test_the_figures_of_the_readme_are_those_of_the_demo(demo_output: dict[str, 
     assert tokens == [returned, *[prompts] * 3]
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    output = run("demo", "--output", tmp_path / "file" / "pages", code=2).output
+    assert "--output" in output
+    assert "pages" in output
+
+
 def test_every_file_of_the_data_has_a_licence() -> None:
     notice = (DATA / "SOURCES.md").read_text(encoding="utf-8")
     rows = {*re.findall(r"^\| `([^`]+)`.*(?:public domain|MIT)", notice, re.MULTILINE)}
