@@ -36,7 +36,8 @@ class TestFunctions(FunctionPromises):
     media = ToolFailure(message="the audit is down")
 
     def schema_of(self, function: Any) -> Any:
-        declared = tool(function)
+        declare: Any = tool  # its types do not have a function of any type
+        declared = declare(function)
         return declared.name, declared.description, declared.args_schema.model_json_schema()
 
 

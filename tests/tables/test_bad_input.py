@@ -177,7 +177,7 @@ def test_numbers_as_text_compare_as_numbers(written: str) -> None:
         "2026-01-02 03:04:05 INFO x: " * 60_000,
         '"' * 1_000_000,
         "x" * 3_000_000,
-        "<table>\n<" + " " * 30_000,
+        "<table>\n<" + " " * 120_000,
         "alpha beta\ngamma\n" + (" " * 9_000 + ":\n") * 20,
         "# \n" + ("#" + " " * 9_000 + "\n") * 20,
     ],
