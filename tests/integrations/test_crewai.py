@@ -36,14 +36,14 @@ class TestFunctions(FunctionPromises):
     media = ToolFailure(message="the audit is down")
 
     def schema_of(self, function: Any) -> Any:
-        declare: Any = tool  # its types do not have a function of any type
-        declared = declare(function)
+        declared = tool(function)
         return declared.name, declared.description, declared.args_schema.model_json_schema()
 
 
 def crew_of(url: str, session: Session, agents: int = 1) -> Crew:
     """Return a crew of agents that do one task each."""
-    functions = [wrap_tool(list_orders, session), *tool_functions(session, sync=True)]
+    functions: list[Any] = [wrap_tool(list_orders, session)]
+    functions += tool_functions(session, sync=True)
     tools = [tool(function) for function in functions]
     make: Any = Agent  # its types do not have the fields
     llm = crewai.model_of(url)
