@@ -9,6 +9,7 @@ from llm_common.storage.blob import (
     OWN_FOLDER,
     check_folder,
     check_key,
+    check_name,
     check_query_id,
     folder_of,
     query_id_of,
@@ -116,6 +117,14 @@ def test_an_enum_member_counts_as_its_value() -> None:
     assert type(check_query_id(Query.FIRST)) is str
 
 
+@pytest.mark.parametrize("folder", ["a/b", "a:b", "a b", "", "..", ".store2"])
+def test_what_folder_of_never_returns_is_the_folder_of_no_query(folder: str) -> None:
+    with pytest.raises(InvalidIdError):
+        query_id_of(folder)
+    with pytest.raises(InvalidIdError):
+        check_folder(folder)
+
+
 @pytest.mark.parametrize(
     ("key", "is_key"),
     [
@@ -135,3 +144,10 @@ def test_a_key_is_one_folder_and_one_name_of_128_characters(key: object, is_key:
     else:
         with pytest.raises(InvalidIdError):
             check_key(key)
+
+
+def test_an_error_quotes_the_beginning_of_a_name_and_the_type_of_others() -> None:
+    with pytest.raises(InvalidIdError, match=f"The name '{'!' * 80}' of a blob is not allowed"):
+        check_name("!" * 200)
+    with pytest.raises(InvalidIdError, match="The name of type int of a blob is not allowed"):
+        check_name(5)
