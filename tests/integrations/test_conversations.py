@@ -1,11 +1,15 @@
 """What the hooks of every framework keep apart, keep, and end."""
 
 import asyncio
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from llm_common.agents import (
     InMemoryContextPointerStore,
@@ -18,7 +22,7 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.delegation import begin_call, inlined, session_of_caller
 from llm_common.integrations.responses_items import group_items, read_group, write_group
 from llm_common.integrations.stored_items import StoredItems
-from llm_common.integrations.translation import choose_tools, fold_messages
+from llm_common.integrations.translation import choose_tools, fold_messages, run_sync
 from llm_common.tools.definitions import ToolDefinition
 
 LONG = "word " * 3_000
@@ -104,36 +108,57 @@ async def test_hidden_tools_leave_the_list_and_tools_of_the_provider_stay() -> N
     assert chosen == [name for name in definitions if name in chosen]
 
 
+# A parent that ignores SIGINT must not make the child ignore it.
 INTERRUPTED = """
-import asyncio, signal, sys, threading
+import asyncio, signal, threading
 from llm_common.integrations.translation import run_sync
 
-sys.setswitchinterval(1e-6)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+ended = threading.Event()
 
-async def work(ended):
+async def work():
     try:
-        # At once, when the caller may not know yet that the work has begun.
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        print("ready", flush=True)
         await asyncio.sleep(600)
     finally:
         ended.set()
 
-for _ in range(50):
-    ended = threading.Event()
-    try:
-        run_sync(work(ended))
-    except KeyboardInterrupt:
-        assert ended.wait(10), "it goes on"
-print("all ended")
+try:
+    run_sync(work())
+except KeyboardInterrupt:
+    print("ended" if ended.wait(10) else "goes on", flush=True)
 """
 
 
 def test_the_work_of_an_interrupted_caller_ends() -> None:
-    completed = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True
-    )
-    assert completed.stdout == "all ended\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "ended\n"
+
+
+def test_work_ends_whose_caller_is_interrupted_as_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, ended = asyncio.run_coroutine_threadsafe, threading.Event()
+
+    def interrupted(*args: Any) -> None:
+        begin(*args)
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(work())
+    assert ended.wait(60)
 
 
 FORKED = """
