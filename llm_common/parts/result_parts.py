@@ -99,10 +99,9 @@ class ResultParts:
         if not are_mostly_records(records.tables, total_chars):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
-        table = records.tables[0]
+        is_log = records.tables[0].is_log
         # The lines of a log say what its columns do not, unless these are all that is asked for.
-        is_answer = sketch.is_answer and not table.other_lines
-        return sketch if is_answer or not table.is_log else None
+        return sketch if sketch.is_answer or not is_log else None
 
     @cached_property
     def _text_sketch(self) -> TextSketch | None:

@@ -58,7 +58,7 @@ _PAGE_CHARS: Final = 5_000  # of rows that fit one answer
 UNNAMED: Final = "records"
 """The name of the records of a result that nothing can query."""
 
-_LOG_NOUNS: Final = "line log entry"
+_LOG_NOUNS: Final = "line log entry"  # how a question calls its records
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
@@ -431,8 +431,10 @@ class TableSketch:
             if not (column.is_numeric or column.is_date or column.is_flag):
                 texts[column.index] = len(column.counts)
         names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
-        messages = [column.index for column in self._columns if column.name == "message"]
-        return [*messages[: self._table.is_log], *names[:1], *keys[:1]]
+        messages: list[int] = []
+        if self._table.is_log:
+            messages = [column.index for column in self._columns if column.name == "message"]
+        return [*messages, *names[:1], *keys[:1]]
 
     @cached_property
     def _widths(self) -> list[int]:

@@ -108,13 +108,9 @@ class Column:
         if cell is None or cell == "":
             return ()
         text = cell_text(cell)
-        if not self.is_list and not text.startswith("["):
-            return (text,)
-        elements = elements_of(cell)
-        # A cell whose elements are long or many is no sentence where the others are lists.
-        if elements == (text,) and number_of(cell) is None:
-            return tuple(element.strip() for element in text.split(",") if element.strip())
-        return elements
+        if self.is_list or text.startswith("["):
+            return elements_of(cell, is_list=self.is_list)
+        return (text,)
 
     @cached_property
     def _folded(self) -> list[str]:

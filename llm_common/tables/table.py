@@ -64,6 +64,8 @@ class Table:
         total_columns: Number of fields in the result, of which `columns` holds the first.
         is_log: Whether the rows are the entries of a log, whose lines say more than their columns.
         other_lines: Lines of a text that are no records, such as a title, a rule or a total.
+        misses_records: Whether some of these lines are records of another form, so that no number
+            of records is certain.
     """
 
     path: str
@@ -74,6 +76,7 @@ class Table:
     total_columns: int
     is_log: bool = False
     other_lines: tuple[str, ...] = ()
+    misses_records: bool = False
 
     @property
     def cells(self) -> int:

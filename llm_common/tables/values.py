@@ -110,7 +110,7 @@ def number_of(cell: Cell) -> float | None:
 
 
 @lru_cache(maxsize=16_384)
-def _elements_in(text: str) -> tuple[str, ...]:
+def _elements_in(text: str, *, is_list: bool) -> tuple[str, ...]:
     if text.startswith("["):
         try:
             items = json.loads(text)
@@ -119,20 +119,28 @@ def _elements_in(text: str) -> tuple[str, ...]:
         scalars = [item for item in items if isinstance(item, (str, int, float))]
         return tuple(str(item) for item in scalars) if len(scalars) == len(items) else ()
     elements = [element.strip() for element in text.split(",")]
-    is_list = len(elements) <= _MAX_ELEMENTS and all(
+    if is_list:
+        return tuple(filter(None, elements))
+    seems_list = len(elements) <= _MAX_ELEMENTS and all(
         0 < len(element) <= _MAX_ELEMENT_CHARS for element in elements
     )
-    return tuple(elements) if is_list else (text,)
+    return tuple(elements) if seems_list else (text,)
 
 
-def elements_of(cell: Cell) -> tuple[str, ...]:
-    """Return the elements of a cell: of a JSON list, of a text `a, b, c`, or the cell alone."""
+def elements_of(cell: Cell, *, is_list: bool = False) -> tuple[str, ...]:
+    """Return the elements of a cell: of a JSON list, of a text `a, b, c`, or the cell alone.
+
+    Args:
+        cell: The cell.
+        is_list: Whether its column is known to hold lists. Otherwise a text with long or many
+            parts is a sentence.
+    """
     if cell is None:
         return ()
     if isinstance(cell, str):
         match = number_match(cell)
         is_number = match is not None and (unit_of(match) or number_of(cell) is not None)
-        return (cell,) if is_number else _elements_in(cell)
+        return (cell,) if is_number else _elements_in(cell, is_list=is_list)
     return (cell_text(cell),)
 
 

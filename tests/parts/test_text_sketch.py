@@ -205,6 +205,15 @@ def test_the_lines_of_a_level_are_counted_as_entries() -> None:
     assert "step 2 of ERROR" in shown
 
 
+def test_a_line_that_is_no_record_hides_no_count() -> None:
+    files = (
+        f"-rw-r--r--  1 {'ann' if n % 3 else 'bob'} adm {n:>6} Jan 19 10:02 f{n}" for n in range(30)
+    )
+    listing = "\n".join(["total 30", *files])
+    shown = ResultParts(listing, listing, "How many have column_3 bob?").excerpt(900).text
+    assert "column_3 = bob: 10 of 30 records" in shown
+
+
 def test_no_level_is_counted_where_an_entry_was_not_read() -> None:
     log = entries(30) + "\n2026-03-05 10:09:31 ERROR of a library"
     shown = ResultParts(log, log, "How many ERROR lines are in this log?").excerpt(900).text

@@ -392,3 +392,11 @@ COLORS = [
 def test_long_and_many_elements_of_a_list_are_compared_too(question: str, rows: set[int]) -> None:
     read = reading(question, [{"no": f"S{n}", "color": color} for n, color in enumerate(COLORS)])
     assert {*read.rows[: read.total]} == rows
+
+
+def test_a_sentence_in_brackets_is_one_value() -> None:
+    notes = ["[late, and wet", "[late, and dry", "early"]
+    read = reading("How many have the note early?", [{"note": note} for note in notes])
+    column = Column(table_of_records("", [{"note": note} for note in notes]), 0)
+    assert column.elements(notes[0]) == (notes[0],)
+    assert read.total == 1

@@ -14,8 +14,8 @@ from llm_common.tables.sql.database import QUERY_NAME
 
 FINDER_NAME: Final = "find_tools"
 
-# Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
 _WHOLE_TOKENS: Final = 2_000
+# Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 

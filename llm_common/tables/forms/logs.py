@@ -194,6 +194,7 @@ def _entries(pattern: re.Pattern[str], lines: list[str]) -> Table | None:
             behind.append(line)
     if len(rows) - others < _MIN_ENTRIES * (len(rows) + len(unread)):
         return None
+    # Of entries without a message there are more rows, and no traces.
     for row, trace in zip(rows, traces, strict=False):
         if trace:
             row[-1] = "\n".join([str(row[-1]), *trace])
@@ -202,7 +203,7 @@ def _entries(pattern: re.Pattern[str], lines: list[str]) -> Table | None:
     table = _without_empty_columns(table_of_rows("", columns, rows))
     # What stands before the entries is in none of them.
     path = f"line {preface + 1}" if preface else ""
-    return replace(table, path=path, other_lines=tuple(unread))
+    return replace(table, path=path, other_lines=tuple(unread), misses_records=bool(unread))
 
 
 def _is_preface(line: str) -> bool:

@@ -68,6 +68,7 @@ class TableQuestion:
         words: The stems of these words, rarest first.
         neighbours: Indexes of the rows before and after the rows that meet every condition, if
             these are adjacent and the question asks for such a row.
+        misses_records: Whether the table does, so that no number of records may be claimed.
     """
 
     columns: tuple[int, ...]
@@ -80,11 +81,15 @@ class TableQuestion:
     matched: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
     neighbours: tuple[int, ...] = ()
+    misses_records: bool = False
 
     @property
     def is_claimed(self) -> bool:
-        """Whether the conditions say all that the question asks, and no order asks for a few."""
-        return not self.unread and self.order is None
+        """Whether the number of records that meet the conditions is what the question asks for.
+
+        The conditions say all that it asks, no order asks for a few, and all records were read.
+        """
+        return not self.unread and self.order is None and not self.misses_records
 
 
 def read_question(
@@ -139,6 +144,7 @@ class _Reading:
             matched=self._matched(rows[:_FIRST_ROWS]),
             words=tuple(sorted(self._rarity, key=lambda stem: -self._rarity[stem])),
             neighbours=self._neighbours(rows[:total]),
+            misses_records=self._table.misses_records,
         )
 
     # --- rows
