@@ -46,10 +46,11 @@ from benchmarks.quality_previews import (
     log_cases,
     nested_cases,
     products,
+    session_with,
     text_of,
     wikipedia,
 )
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Session, SessionConfig
+from llm_common.agents import OffloadPolicy
 from llm_common.ranking.question_words import FILLERS, NEUTRAL, words_of
 
 DATA: Final = Path(os.environ.get("LLM_COMMON_EVAL_DATA", "")) / "previews"
@@ -146,7 +147,7 @@ def ours(case: Case) -> Iterator[str]:
 
 def _ours(case: Case, run: Callable[..., Any]) -> Iterator[str]:
     policy = OffloadPolicy(max_whole_tokens=0, max_turn_tokens=None)
-    session = Session(InMemoryContextPointerStore(), config=SessionConfig(offload=policy))
+    session = session_with(policy)
     preview = str(run(session.offload(case.result, tool="api", args={}, query=case.question)))
     yield preview
     [pointer_id] = re.findall(r"the id ([0-9a-f]{12})", preview)

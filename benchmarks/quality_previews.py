@@ -349,10 +349,16 @@ def by_bm25(case: Case, max_tokens: int) -> str:
     return "\n".join(shown) or cut(records[order[0]], max_tokens)
 
 
+def session_with(policy: OffloadPolicy) -> Session:
+    """Return a session without a result. Its id is fixed, since other pointer ids have other tokens."""
+    config = SessionConfig(offload=policy)
+    return Session(InMemoryContextPointerStore(), session_id="measured", config=config)
+
+
 def ours(case: Case, max_tokens: int) -> str:
     """Return the preview of a session."""
     policy = OffloadPolicy(max_whole_tokens=0, max_preview_tokens=max_tokens, max_turn_tokens=None)
-    session = Session(InMemoryContextPointerStore(), config=SessionConfig(offload=policy))
+    session = session_with(policy)
     return str(asyncio.run(session.offload(case.result, tool="api", args={}, query=case.question)))
 
 
