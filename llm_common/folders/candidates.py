@@ -18,13 +18,16 @@ from llm_common.context.request import (
     Scores,
 )
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.exclusion import (
+from llm_common.folders.file_listing import (
     MAX_FILE_BYTES,
+    ListedFile,
     is_binary,
+    is_unsafe,
+    list_paths,
     skip_reason_by_name,
+    stat_files,
     usually_holds_secrets,
 )
-from llm_common.folders.file_listing import ListedFile, is_unsafe, list_paths, stat_files
 from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, IndexQuery, ProgressCallback, TreeIndex
 from llm_common.ranking.cues import names_in

@@ -14,8 +14,12 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
-from llm_common.folders.file_listing import ListedFile
+from llm_common.folders.file_listing import (
+    MAX_FILE_BYTES,
+    ListedFile,
+    SkipReason,
+    skip_reason_by_content,
+)
 from llm_common.folders.symbols import symbols_of
 from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_common.folders.exclusion import (
+from llm_common.folders.file_listing import (
     skip_reason_by_content,
     skip_reason_by_name,
     usually_holds_secrets,
