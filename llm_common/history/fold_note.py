@@ -16,7 +16,6 @@ any other.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -42,7 +41,8 @@ _MIN_CHARS: Final = 3
 _MAX_CHARS: Final = 80
 _MAX_WORDS: Final = 5
 _KEY_CHARS: Final = 40
-# Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
+# Weights of uses, all different, set once by the order in the docstring. On the airline's runs none
+# is sharp.
 _OF_CALL: Final = 3
 _OF_TEXT: Final = 1
 _OF_OUTPUT: Final = 2
@@ -71,47 +71,32 @@ class Entry(NamedTuple):
     value: str
 
 
-@dataclass(slots=True)
-class _Use:
-    """Where a value was used."""
-
-    key: str = ""
-    in_call: bool = False
-    in_text: bool = False
-    position: int = 0  # of the newest message with it
-    in_output: bool = False
-
-
 def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
     """Return the values of messages, those that are needed most likely first."""
-    uses: defaultdict[str, _Use] = defaultdict(_Use)
+    weights: defaultdict[str, set[int]] = defaultdict(set)  # of the ways in which each was used
+    keys: dict[str, str] = {}
+    newest: dict[str, int] = {}  # the position of the newest message with each
     age = sum(len(message.outputs) for message in messages)
     for message in messages:
+        uses: list[tuple[int, Iterable[Entry]]] = []
         for output in message.outputs:
             age -= 1
-            if age >= _MAX_OUTPUTS:
-                continue
-            for key, value in entries_of_output(output.text):
-                uses[value].key = uses[value].key or key
-                uses[value].in_output = True
-                uses[value].position = message.position
+            if age < _MAX_OUTPUTS:
+                uses.append((_OF_OUTPUT, entries_of_output(output.text)))
         for call in message.calls:
-            for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
-                uses[value].key = key
-                uses[value].in_call = True
-                uses[value].position = message.position
+            uses.append((_OF_CALL, _fields(call.arguments, "", [_MAX_OF_OUTPUT])))
         # A text of the user or the assistant.
-        for value in values_in_text(message.text[:_READ_CHARS]):
-            uses[value].in_text = True
-            uses[value].position = message.position
-    scores = {value: _score(value, use) for value, use in uses.items()}
-    best_first = sorted(scores, key=lambda value: (-scores[value], -uses[value].position))
-    return [Entry(uses[value].key, value) for value in best_first if scores[value] > 0]
-
-
-def _score(value: str, use: _Use) -> float:
-    score = _form_points(value) + _OF_CALL * use.in_call
-    return score + _OF_TEXT * use.in_text + _OF_OUTPUT * use.in_output
+        in_text = values_in_text(message.text[:_READ_CHARS])
+        uses.append((_OF_TEXT, (Entry("", value) for value in in_text)))
+        for weight, entries in uses:
+            for key, value in entries:
+                weights[value].add(weight)
+                newest[value] = message.position
+                if weight == _OF_CALL or not keys.get(value):
+                    keys[value] = key
+    scores = {value: _form_points(value) + sum(weights[value]) for value in weights}
+    best_first = sorted(scores, key=lambda value: (-scores[value], -newest[value]))
+    return [Entry(keys[value], value) for value in best_first if scores[value] > 0]
 
 
 def _form_points(value: str) -> float:
