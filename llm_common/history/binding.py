@@ -275,20 +275,6 @@ def _is_reply(sentence: str) -> bool:
     return _PROCEEDS.search(text) is not None and "negates" not in cues
 
 
-def is_task(message: HistoryMessage) -> bool | None:
-    """Return whether a message of the user asks for work. None if that is not certain."""
-    if reply_in(message) is not None or len(message.text.split()) < _MIN_WORDS:
-        return False
-    sentences = _sentences_of(message, is_reply=False)
-    if all(sentence.holds for sentence in sentences):
-        return False
-    for line in typed_lines(message.text[:_READ_CHARS]):
-        for text in line.sentences:
-            if "asks" in _cues(text) or _first_words(text)[0] in TASKS:
-                return True
-    return None
-
-
 def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
     """Return the sentences of a message with their points and scopes.
 
