@@ -53,12 +53,12 @@ class Case:
     def bundle(self, weights: Weights) -> ContextBundle:
         accounts = [
             ItemAccount(
-                "output", key, "ranked", "share", "whole", 1, 0.0, 0.0, self.weighted(key, weights)
+                "output", key, "ranked", "share", "whole", 1, 0.0, self.weighted(key, weights)
             )
             for key in self.order(weights)
         ]
         kept, dropped = tuple(accounts[:PICKED]), tuple(accounts[PICKED:])
-        return ContextBundle((), (), (), None, (), (), kept, dropped, FIGURES)
+        return ContextBundle((), (), (), None, (), (), "", kept, dropped, FIGURES)
 
 
 def cases(path: Path, strategy: str) -> Iterator[Case]:

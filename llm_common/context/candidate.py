@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from llm_common.context.bundle import (
-    FRACTIONS,
     KINDS,
     Block,
     Form,
+    Item,
     ItemAccount,
     item_block,
 )
@@ -16,11 +16,8 @@ from llm_common.context.request import (
     ContextFile,
     DataPoolSnapshot,
     Kind,
-    MemorySnippet,
-    ProjectState,
     Score,
     Scores,
-    TurnEntry,
 )
 from llm_common.core.tokens import TokenCounter
 from llm_common.parts.fill import Parts, PartSize
@@ -33,8 +30,6 @@ from llm_common.text.display import printable, without_headings
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})
 """Rules that exclude an item from a bundle."""
-
-_Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 
 # Rules whose items are placed before all others, in this order.
 _TIERS = {"mentioned": 0, "pinned": 1}
@@ -71,7 +66,7 @@ class Candidate:
 
     kind: Kind
     id: str
-    item: _Item
+    item: Item
     score: Score
     heading: str
     group: str = ""
@@ -100,7 +95,7 @@ class Candidate:
         value, parts, rule = self.score
         reason = rule if rule in REFUSED else self.duplicate_reason or self.reason
         return ItemAccount(
-            self.kind, self.id, rule, reason, "left_out", 0, value, 0.0, parts, self.chars
+            self.kind, self.id, rule, reason, "left_out", 0, value, parts, self.chars
         )
 
     def block(self, body: str, note: str = "") -> Block:
@@ -147,7 +142,6 @@ class Placement:
             self.form,
             self.tokens,
             score.value,
-            _value_of(score) * FRACTIONS[self.form],
             score.parts,
             candidate.chars,
             self.chars,

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from llm_common.context.bundle import (
     KINDS,
-    BundleMetadata,
     ContextBundle,
-    ItemAccount,
+    Item,
+    bundle_of,
     frame,
     group_line,
     render_blocks,
@@ -47,7 +47,6 @@ from llm_common.context.candidate import (
 )
 from llm_common.context.request import (
     BudgetAllocation,
-    ContextFile,
     ContextSelectionRequest,
     DataPoolSnapshot,
     Kind,
@@ -123,7 +122,6 @@ class _Packer:
             self._meter, request.intent.text, summary_first=request.strategy == "spec"
         )
         self._placed: dict[Candidate, Placement] = {}
-        self._total = 0
 
     def run(self, texts: Mapping[str, str]) -> None:
         """Take the steps that fit the budget."""
@@ -139,7 +137,6 @@ class _Packer:
             whole=lambda taken: self._tokens_of(_shown_by(taken)) - frame_tokens,
         )
         self._placed = _shown_by(steps)
-        self._total = self._tokens_of(self._placed)
 
     def _steps(self, texts: Mapping[str, str]) -> Iterator["_Step"]:
         """Yield all steps in their order."""
@@ -216,8 +213,14 @@ class _Packer:
             candidate.same_as = self._shown_duplicate(candidate)
         dropped = [item.left_out() for item in self._candidates if item not in self._placed]
         placed = sorted(self._placed.values(), key=_position)
-        return _assemble(
-            placed, tuple(dropped), self._request, self._allocation, total_tokens=self._total
+        text = render_blocks([placement.block for placement in placed])
+        return bundle_of(
+            [(_shown_item(placement), placement.block, placement.account) for placement in placed],
+            dropped,
+            self._request,
+            text=text,
+            tokens=self._meter.count(text) if text else 0,
+            budget=self._allocation.total_budget,
         )
 
     def _shown_duplicate(self, candidate: Candidate) -> Candidate | None:
@@ -259,60 +262,7 @@ def _shown_by(steps: Iterable[_Step]) -> dict[Candidate, Placement]:
     return {item: placed[item] for item in placed if item.score.rule != "unavailable"}
 
 
-def _assemble(
-    placed: Sequence[Placement],
-    dropped: tuple[ItemAccount, ...],
-    request: ContextSelectionRequest,
-    allocation: BudgetAllocation,
-    *,
-    total_tokens: int,
-) -> ContextBundle:
-    """Build a bundle of placed items, which are in the order of the prompt."""
-    turns: list[TurnEntry] = []
-    files: list[ContextFile] = []
-    memory: list[MemorySnippet] = []
-    outputs: list[ContextPointer] = []
-    project = None
-    for placement in placed:
-        item = _shown_item(placement)
-        if isinstance(item, TurnEntry):
-            turns.append(item)
-        elif isinstance(item, ContextFile):
-            files.append(item)
-        elif isinstance(item, MemorySnippet):
-            memory.append(item)
-        elif isinstance(item, ContextPointer):
-            outputs.append(item)
-        else:
-            project = item
-    budget, intent = allocation.total_budget, request.intent.classification
-    return ContextBundle(
-        turns=tuple(turns),
-        files=tuple(files),
-        memory=tuple(memory),
-        project=project,
-        outputs=tuple(outputs),
-        blocks=tuple(placement.block for placement in placed),
-        kept=tuple(placement.account for placement in placed),
-        dropped=dropped,
-        metadata=BundleMetadata(
-            total_tokens=total_tokens,
-            budget=budget,
-            budget_utilization=total_tokens / max(budget, 1),
-            selection_strategy=f"intent:{intent} budget:{budget} strategy:{request.strategy}",
-            files_selected=len(files),
-            turns_selected=len(turns),
-            memory_selected=len(memory),
-            outputs_selected=len(outputs),
-            intent=intent,
-            strategy=request.strategy,
-        ),
-    )
-
-
-def _shown_item(
-    placement: Placement,
-) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
+def _shown_item(placement: Placement) -> Item:
     """Return the item, with only the part of its text that is shown."""
     item = placement.candidate.item
     if placement.form == "whole" or isinstance(item, ProjectState | ContextPointer):

@@ -246,7 +246,7 @@ def pack_folder(
     return FolderPack(
         query=folder_question.text,
         folders=tuple(folders.values()),
-        text=bundle.render(),
+        text=bundle.text,
         counter=label,
         searched=len(search.files),
         read=search.read,

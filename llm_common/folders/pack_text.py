@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from llm_common.context.bundle import Block, ContextBundle
+from llm_common.context.bundle import Block
 from llm_common.parts.fill import fill
 from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
 
@@ -189,23 +189,6 @@ class PackFormat:
     def _tree_section(self, lines: str, nonce: str) -> str:
         total = self.tree.total if self.tree else 0
         return f"## File tree ({total:,} files searched)\n{fenced(lines, nonce)}"
-
-
-@dataclass(frozen=True, slots=True)
-class PackBundle(ContextBundle):
-    """The packed files with their account, and the text around them.
-
-    Attributes:
-        pack_format: The parts of the text beside the files.
-        tree_lines: The lines of the file tree, or "".
-    """
-
-    pack_format: PackFormat = PackFormat()
-    tree_lines: str = ""
-
-    def render(self) -> str:
-        """Return the fenced text for the prompt. Equal bundles yield equal bytes."""
-        return self.pack_format.render(self.blocks, self.tree_lines)
 
 
 class NumberedLines:

@@ -23,17 +23,17 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from llm_common.context.bundle import (
-    FRACTIONS,
     Block,
-    BundleMetadata,
+    ContextBundle,
     Form,
     ItemAccount,
+    bundle_of,
     item_block,
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import CountedOnce, count_tokens
 from llm_common.folders.candidates import Definition, FolderQuestion
-from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
+from llm_common.folders.pack_text import NumberedLines, PackFormat
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.parts.fill import Cached, Parts, PartSize, fill
 from llm_common.parts.passages import gap_mark, join_spans
@@ -187,7 +187,6 @@ class _Candidate:
             form=form,
             tokens=tokens,
             score=value,
-            value=value**2 * FRACTIONS[form],
             parts=parts,
             chars=len(self.file.content),
             chars_shown=chars_shown,
@@ -203,7 +202,7 @@ def pack_passages(
     named: Collection[str] = (),
     max_files: int | None = None,
     pack_format: PackFormat = _FILES_ONLY,
-) -> PackBundle:
+) -> ContextBundle:
     """Return the bundle of the passages that answer the request, never over its budget.
 
     A file's share of the tokens is a power of its score relative to the best score. Definitions
@@ -597,11 +596,9 @@ def _bundle(
     reasons: Mapping[str, str],
     pack_format: PackFormat,
     tree_lines: str,
-) -> PackBundle:
+) -> ContextBundle:
     """Return the bundle of the packed passages, with the reason for each file left out."""
-    files: list[ContextFile] = []
-    blocks: list[Block] = []
-    accounts: list[ItemAccount] = []
+    shown: list[tuple[ContextFile, Block, ItemAccount]] = []
     dropped: list[ItemAccount] = []
     for candidate in candidates:
         file = candidate.file
@@ -614,33 +611,13 @@ def _bundle(
         if form != "whole":
             file = file.model_copy(update={"content": text, "tokens": tokens})
         reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
-        files.append(file)
-        blocks.append(block)
-        accounts.append(candidate.account(form, tokens, reason))
-    intent, budget = request.intent.classification, request.token_budget
-    text = pack_format.render(blocks, tree_lines)
-    total = count_tokens(request.counter, text) if text else 0
-    return PackBundle(
-        turns=(),
-        files=tuple(files),
-        memory=(),
-        project=None,
-        outputs=(),
-        blocks=tuple(blocks),
-        kept=tuple(accounts),
-        dropped=tuple(dropped),
-        metadata=BundleMetadata(
-            total_tokens=total,
-            budget=budget,
-            budget_utilization=total / budget,
-            selection_strategy=f"intent:{intent} budget:{budget} strategy:{request.strategy}",
-            files_selected=len(files),
-            turns_selected=0,
-            memory_selected=0,
-            outputs_selected=0,
-            intent=intent,
-            strategy=request.strategy,
-        ),
-        pack_format=pack_format,
-        tree_lines=tree_lines,
+        shown.append((file, block, candidate.account(form, tokens, reason)))
+    text = pack_format.render([block for _, block, _ in shown], tree_lines)
+    return bundle_of(
+        shown,
+        dropped,
+        request,
+        text=text,
+        tokens=count_tokens(request.counter, text) if text else 0,
+        budget=request.token_budget,
     )

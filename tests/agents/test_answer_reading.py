@@ -413,7 +413,7 @@ async def test_unread_outputs_are_listed_in_part_first_and_hidden_by_age() -> No
     empty = await ContextSelector(store=manager).select(request, DataPoolSnapshot())
 
     def account(pointer: ContextPointer, form: Form, reason: str) -> ItemAccount:
-        return ItemAccount("output", pointer.pointer_id, "words", reason, form, 5, 0.5, 0.2, {})
+        return ItemAccount("output", pointer.pointer_id, "words", reason, form, 5, 0.5, {})
 
     context = replace(
         empty,

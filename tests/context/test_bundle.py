@@ -61,16 +61,6 @@ def test_every_item_is_explained_as_plain_data_s1_11() -> None:
     ] == [("secret.py", "excluded", 0)]
 
 
-def test_a_shortened_item_keeps_a_part_of_its_value() -> None:
-    account = next(
-        account
-        for account in packed(POOL, request_of(900), SCORES).kept
-        if account.kind == "output"
-    )
-    assert account.form == "pointer"
-    assert account.value == pytest.approx(0.25**2 * 0.1)
-
-
 def test_the_metadata_counts_the_kept_items() -> None:
     figures = packed(POOL, request_of(900), SCORES).metadata
     assert (figures.files_selected, figures.turns_selected, figures.memory_selected) == (1, 1, 1)
