@@ -1,5 +1,6 @@
 """Define what a selection works on: the pool, the request, its intent, budget and scores."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -376,6 +377,16 @@ class Score(NamedTuple):
     value: float
     parts: Mapping[str, float] = MappingProxyType({})
     rule: str = "ranked"
+
+
+def weighted(
+    parts: Mapping[str, float], weights: Mapping[str, float], *, maximum: float = math.inf
+) -> Score:
+    """Return the sum of the parts, each times the caller's factor for it. Always finite."""
+    product = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
+    value = sum(product.values())
+    # Weights and vectors come from the caller, so the sum may overflow.
+    return Score(min(value, maximum) if math.isfinite(value) else 0.0, product)
 
 
 Scores = Mapping[tuple[Kind, str], Score]

@@ -25,6 +25,7 @@ from llm_common.context.request import (
     Score,
     Scores,
     TurnEntry,
+    weighted,
     with_zone,
 )
 from llm_common.context.spec_scoring import SpecStrategy, decay
@@ -122,15 +123,7 @@ class MeasuredStrategy:
         parts |= self._output_parts(pool.tool_outputs, query, next(replies, ""))
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        scores: dict[tuple[Kind, str], Score] = {}
-        for key, item_parts in parts.items():
-            for name, factor in request.weights.items():
-                if name in item_parts:
-                    item_parts[name] *= factor
-            value = sum(item_parts.values())
-            # The caller's weights may be so large that the sum overflows.
-            scores[key] = Score(value if math.isfinite(value) else 0.0, item_parts)
-        return scores
+        return {key: weighted(item_parts, request.weights) for key, item_parts in parts.items()}
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
         # With the speaker, since a request may name one.

@@ -134,9 +134,7 @@ class ContextSelector:
         self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)  # read once, so that all ages agree
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
-            strategies = self._strategies
-            scores = await in_thread(score_pool, pool, request, now=now, strategies=strategies)
-            bundle = await in_thread(self._pack, request, pool, allocation, scores)
+            scores, bundle = await in_thread(self._select, request, pool, allocation, now=now)
             metadata = bundle.metadata
             current.set_attributes(
                 {
@@ -157,15 +155,17 @@ class ContextSelector:
         self._emit_results(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 
-    def _pack(
+    def _select(
         self,
         request: ContextSelectionRequest,
         pool: DataPoolSnapshot,
         allocation: BudgetAllocation,
-        scores: Scores,
-    ) -> ContextBundle:
+        *,
+        now: datetime,
+    ) -> tuple[Scores, ContextBundle]:
+        scores = score_pool(pool, request, now=now, strategies=self._strategies)
         texts = _StoredTexts(self._store, _best_outputs(pool, scores))
-        return pack(pool, scores, request, allocation, texts=texts)
+        return scores, pack(pool, scores, request, allocation, texts=texts)
 
     def _emit_results(
         self,

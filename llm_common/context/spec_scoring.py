@@ -27,6 +27,7 @@ from llm_common.context.request import (
     TurnEntry,
     UserIntent,
     require_intent,
+    weighted,
     with_zone,
 )
 
@@ -62,8 +63,9 @@ def score_conversation_turn(
         TypeError: If `intent` is a str.
     """
     query = _Query.of(intent)
-    parts = _turn_parts(turn.content, turn.timestamp, query, _now(now), recency_weight)
-    return _total(parts)
+    now = with_zone(now or datetime.now(UTC))
+    parts = _turn_parts(turn.content, turn.timestamp, query, now, recency_weight)
+    return weighted(parts, {}).value
 
 
 def score_context_file(
@@ -89,8 +91,8 @@ def score_context_file(
     """
     query = _Query.of(intent)
     mentioned = bool(files_named_in(intent.text, [file]))
-    parts = _file_parts(file, query, _now(now), mentioned=mentioned)
-    return min(_total(parts), _MAX_FILE_SCORE)
+    parts = _file_parts(file, query, with_zone(now or datetime.now(UTC)), mentioned=mentioned)
+    return weighted(parts, {}, maximum=_MAX_FILE_SCORE).value
 
 
 def score_memory_snippet(
@@ -110,7 +112,8 @@ def score_memory_snippet(
     Raises:
         TypeError: If `intent` is a str.
     """
-    return _total(_memory_parts(snippet, _Query.of(intent), _now(now)))
+    parts = _memory_parts(snippet, _Query.of(intent), with_zone(now or datetime.now(UTC)))
+    return weighted(parts, {}).value
 
 
 class SpecStrategy:
@@ -142,7 +145,11 @@ class SpecStrategy:
             parts["output", pointer.pointer_id] = _turn_parts(text, moment, query, now)
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        return {key: _score(key[0], item, request.weights) for key, item in parts.items()}
+        scores: dict[tuple[Kind, str], Score] = {}
+        for key, item_parts in parts.items():
+            maximum = _MAX_FILE_SCORE if key[0] == "file" else math.inf
+            scores[key] = weighted(item_parts, request.weights, maximum=maximum)
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +221,6 @@ def _memory_parts(snippet: MemorySnippet, query: _Query, now: datetime) -> dict[
     }
 
 
-def _score(kind: Kind, parts: Mapping[str, float], weights: Mapping[str, float]) -> Score:
-    weighted = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
-    value = _total(weighted)
-    return Score(min(value, _MAX_FILE_SCORE) if kind == "file" else value, weighted)
-
-
-def _total(parts: Mapping[str, float]) -> float:
-    # Weights and vectors come from the caller, so the sum may overflow.
-    total = sum(parts.values())
-    return total if math.isfinite(total) else 0.0
-
-
 def decay(moment: datetime | None, now: datetime, unit: timedelta) -> float:
     """Return `exp(-age)` in that unit: 1 for a time in the future, 0 without a time."""
     return math.exp(-max(0.0, (now - moment) / unit)) if moment else 0.0
@@ -254,7 +249,3 @@ def _moment(text: str) -> datetime | None:
         return with_zone(datetime.fromisoformat(text))
     except ValueError:  # a pointer admits any text as its time
         return None
-
-
-def _now(now: datetime | None) -> datetime:
-    return datetime.now(UTC) if now is None else with_zone(now)
