@@ -14,7 +14,7 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from math import inf, sqrt
@@ -31,7 +31,7 @@ from llm_common.context.bundle import (
     item_block,
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
-from llm_common.core.tokens import CountedOnce, count_tokens
+from llm_common.core.tokens import CountedOnce
 from llm_common.folders.candidates import Definition, FolderQuestion
 from llm_common.folders.pack_text import NumberedLines, PackFormat
 from llm_common.folders.symbols import Symbol, symbols_of
@@ -74,12 +74,10 @@ class Passage:
 
     Attributes:
         span: Its span. For a part of records, the characters that it adds to the part before it.
-        is_named: Whether it belongs to a definition that the query names.
         size: The size of a part of records.
     """
 
     span: Span
-    is_named: bool = False
     size: PartSize | None = None
 
     def __len__(self) -> int:
@@ -139,9 +137,10 @@ class _Candidate:
         share: The share of the tokens, relative to the shares of the other files.
         records: Its records, if it is packed by them.
         numbered: Its text with line numbers, or None to show it without.
-        passages: The passages, in the order in which they are packed. Parts of records are made
-            on demand.
-        packed: The passages that are packed so far.
+        named: The passages of definitions that the query names.
+        passages: The other passages, in the order in which they are packed. Parts of records are
+            made on demand.
+        reason: Why it is left out, if it is.
     """
 
     file: ContextFile
@@ -149,20 +148,16 @@ class _Candidate:
     share: float
     records: _Records | None = None
     numbered: NumberedLines | None = None
+    named: Sequence[Passage] = ()
     passages: Iterable[Passage] = ()
-    packed: list[Passage] = field(default_factory=list)
+    reason: str = "limit_reached"
 
-    def block(self) -> tuple[Block, Form, str]:
-        """Return the file's block, its form and the packed text."""
-        body, note, form = self._shown()
-        return _block(self.file, body, note), form, body
-
-    def _shown(self) -> _Shown:
+    def shown(self, packed: Sequence[Passage]) -> _Shown:
         """Return the packed passages, with a mark for each gap."""
         if self.records is not None:
-            return self.records.shown(self.packed)
+            return self.records.shown(packed)
         total = len(self.file.content)
-        spans = _union(self.packed)
+        spans = _union(packed)
         chars = sum(end - start for start, end in spans)
         if chars == total:
             return _Shown(self.part(0, chars), "", "whole")
@@ -175,10 +170,12 @@ class _Candidate:
             return self.file.content[start:end]
         return self.numbered.part(start, end)
 
-    def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
+    def account(
+        self, packed: Sequence[Passage], form: Form, tokens: int, reason: str
+    ) -> ItemAccount:
         """Return the file's account."""
         value, parts, rule = self.score
-        chars_shown = sum(end - start for start, end in _union(self.packed))
+        chars_shown = sum(end - start for start, end in _union(packed))
         return ItemAccount(
             kind="file",
             id=self.file.id,
@@ -230,25 +227,23 @@ def pack_passages(
     # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
-    reasons: dict[str, str] = {}
     eligible = candidates[:max_files]
-    for candidate in eligible:
-        reasons[candidate.file.id] = "no_room" if candidate.file.content else "empty"
-    sizes = _Sizes(request.counter)
+    sizes = CountedOnce(request.counter)
     _rank_passages(eligible, question, sizes)
     for candidate in eligible:
-        if candidate.file.content and not candidate.passages:
-            reasons[candidate.file.id] = "poor_match"
-    if pack_format.line_numbers:
-        for candidate in eligible:
-            if candidate.records is None:
-                candidate.numbered = NumberedLines(candidate.file.content)
-    tree_lines = _pack(eligible, sizes, request.token_budget, pack_format)
-    return _bundle(candidates, request, reasons, pack_format, tree_lines)
+        if not candidate.file.content:
+            candidate.reason = "empty"
+        elif candidate.named or candidate.passages:
+            candidate.reason = "no_room"
+        else:
+            candidate.reason = "poor_match"
+        if pack_format.line_numbers and candidate.records is None:
+            candidate.numbered = NumberedLines(candidate.file.content)
+    return _pack(candidates, eligible, sizes, request, pack_format)
 
 
 def _rank_passages(
-    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: "_Sizes"
+    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: CountedOnce
 ) -> None:
     """Divide the files, and sort the passages of each by match.
 
@@ -279,7 +274,7 @@ def _rank_passages(
 
 
 def _divide(
-    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: "_Sizes"
+    candidates: Sequence[_Candidate], question: FolderQuestion, sizes: CountedOnce
 ) -> dict[Definition, Span]:
     """Divide the files into passages, and return the spans of their definitions."""
     definitions: dict[Definition, Span] = {}
@@ -325,17 +320,18 @@ def _matches(candidates: Sequence[_Candidate], question: FolderQuestion) -> list
 def _sort_passages(
     candidate: _Candidate, matches: Sequence[float], named: Collection[Span], min_match: float
 ) -> None:
-    """Sort the passages of a file, those of named definitions first, and drop poor matches."""
+    """Sort the passages of a file by match, and drop poor matches, unless they are named."""
     of_named: list[Passage] = []
     others: list[Passage] = []
     by_match = sorted(zip(matches, candidate.passages, strict=True), key=lambda pair: -pair[0])
     for match, passage in by_match:
         start, end = passage.span
         if any(start < named_end and named_start < end for named_start, named_end in named):
-            of_named.append(replace(passage, is_named=True))
+            of_named.append(passage)
         elif match >= min_match:
             others.append(passage)
-    candidate.passages = [*of_named, *others]
+    candidate.named = of_named
+    candidate.passages = others
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,32 +442,62 @@ def _cut(text: str, start: int, end: int) -> int:
 
 
 def _pack(
-    candidates: Sequence[_Candidate], sizes: "_Sizes", budget: int, pack_format: PackFormat
-) -> str:
-    """Pack as many passages as fit in their common order, and return the tree's lines."""
+    candidates: Sequence[_Candidate],
+    eligible: Sequence[_Candidate],
+    sizes: CountedOnce,
+    request: ContextSelectionRequest,
+    pack_format: PackFormat,
+) -> ContextBundle:
+    """Return the bundle of as many passages as fit, in the common order of the eligible files."""
+    budget = request.token_budget
     # Set aside before a file is packed, so that they do not depend on which files are.
     tree_tokens = int(budget * _TREE_SHARE) if pack_format.tree else 0
     reserved = sizes.count(pack_format.frame()) + tree_tokens
 
-    def tree_lines() -> str:
-        packed = [candidate.file.path for candidate in candidates if candidate.packed]
-        return pack_format.tree_lines(packed, max_tokens=tree_tokens, count=sizes.count)
-
-    def tokens_of(steps: Sequence[_Step]) -> int:
-        _show(candidates, steps)
-        blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
-        return sizes.count(pack_format.render(blocks, tree_lines())) - reserved
+    def text_of(steps: Sequence[_Step]) -> str:
+        packed = _by_file(steps)
+        blocks: list[Block] = []
+        paths: list[str] = []
+        for candidate in eligible:
+            if candidate.file.id in packed:
+                body, note, _ = candidate.shown(packed[candidate.file.id])
+                blocks.append(_block(candidate.file, body, note))
+                paths.append(candidate.file.path)
+        tree_lines = pack_format.tree_lines(paths, max_tokens=tree_tokens, count=sizes.count)
+        return pack_format.render(blocks, tree_lines)
 
     steps = fill(
         budget - reserved,
-        _steps(candidates, sizes),
+        _steps(eligible, sizes),
         attrgetter("tokens"),
         part=partial(_cut_to_fit, sizes),
         # The parts' sum is rarely less than the count of the whole, but a counter may differ.
-        whole=tokens_of,
+        whole=lambda steps: sizes.count(text_of(steps)) - reserved,
     )
-    _show(candidates, steps)
-    return tree_lines() if steps else ""
+    packed = _by_file(steps)
+    kept: list[tuple[ContextFile, Block, ItemAccount]] = []
+    dropped: list[ItemAccount] = []
+    for candidate in candidates:
+        file, passages = candidate.file, packed.get(candidate.file.id)
+        if passages is None:
+            dropped.append(candidate.account((), "left_out", 0, candidate.reason))
+            continue
+        body, note, form = candidate.shown(passages)
+        block = _block(file, body, note)
+        tokens = sizes.count(block.text)
+        if form != "whole":
+            file = file.model_copy(update={"content": body, "tokens": tokens})
+        reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
+        kept.append((file, block, candidate.account(passages, form, tokens, reason)))
+    text = text_of(steps)
+    return bundle_of(
+        kept,
+        dropped,
+        request,
+        text=text,
+        tokens=sizes.count(text) if text else 0,
+        budget=budget,
+    )
 
 
 class _Step(NamedTuple):
@@ -490,51 +516,49 @@ class _Step(NamedTuple):
     is_first: bool
 
 
-def _steps(candidates: Sequence[_Candidate], sizes: "_Sizes") -> Iterator[_Step]:
+def _steps(candidates: Sequence[_Candidate], sizes: CountedOnce) -> Iterator[_Step]:
     """Yield all passages in their common order."""
+    packed: defaultdict[str, list[Passage]] = defaultdict(list)
     tokens_before: Counter[str] = Counter()
-    is_first = True
     for candidate, passage in _in_common_order(candidates):
         file_id = candidate.file.id
-        tokens = sizes.with_passage(candidate, passage)
+        is_first = not packed
+        packed[file_id].append(passage)
+        tokens = _tokens_of(candidate, packed[file_id], sizes)
         yield _Step(candidate, passage, tokens - tokens_before[file_id], is_first)
         tokens_before[file_id] = tokens
-        candidate.packed.append(passage)
-        is_first = False
 
 
-def _show(candidates: Sequence[_Candidate], steps: Sequence[_Step]) -> None:
-    """Pack the passages of some steps, and no others."""
-    for candidate in candidates:
-        candidate.packed = []
+def _by_file(steps: Iterable[_Step]) -> Mapping[str, Sequence[Passage]]:
+    """Return the passages of some steps by the ids of their files."""
+    packed: dict[str, list[Passage]] = {}
     for step in steps:
-        step.candidate.packed.append(step.passage)
+        packed.setdefault(step.candidate.file.id, []).append(step.passage)
+    return packed
 
 
 def _in_common_order(candidates: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Passage]]:
     """Yield the passages of all files by finish time, with files served by their shares."""
     queues: list[Iterator[tuple[float, int, _Candidate, Passage]]] = []
     for order, candidate in enumerate(candidates):
-        if candidate.records is None:  # whose parts would all be made, to find that none is named
-            queues.append(_finished(order, candidate, _NAMED_SHARE, is_named=True))
-        queues.append(_finished(order, candidate, candidate.share, is_named=False))
+        queues.append(_finished(order, candidate, candidate.named, _NAMED_SHARE))
+        queues.append(_finished(order, candidate, candidate.passages, candidate.share))
     # On demand, since the parts of records are made when they are taken.
     for _, _, candidate, passage in merge(*queues, key=itemgetter(0, 1)):
         yield candidate, passage
 
 
 def _finished(
-    order: int, candidate: _Candidate, share: float, *, is_named: bool
+    order: int, candidate: _Candidate, passages: Iterable[Passage], share: float
 ) -> Iterator[tuple[float, int, _Candidate, Passage]]:
-    """Yield a file's passages of named definitions, or the others, with their finish times."""
+    """Yield passages of a file with their finish times."""
     chars = 0
-    for passage in candidate.passages:
-        if passage.is_named == is_named:
-            chars += len(passage)
-            yield chars / share if share else inf, order, candidate, passage
+    for passage in passages:
+        chars += len(passage)
+        yield chars / share if share else inf, order, candidate, passage
 
 
-def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
+def _cut_to_fit(sizes: CountedOnce, step: _Step, max_tokens: int) -> _Step | None:
     """Return the longest tried beginning of the first passage that fits, or None.
 
     Each try is a quarter to a half as long as the one before. Only the first passage of a pack is
@@ -543,32 +567,27 @@ def _cut_to_fit(sizes: "_Sizes", step: _Step, max_tokens: int) -> _Step | None:
     candidate, passage = step.candidate, step.passage
     if not step.is_first or candidate.records is not None:
         return None
-    candidate.packed = []
     tokens = step.tokens
     while tokens > max_tokens and len(passage) > _MIN_CHARS:
         start = passage.span[0]
         quarter, half = start + len(passage) // 4, start + len(passage) // 2
         passage = Passage((start, _cut(candidate.file.content, quarter, half)))
-        tokens = sizes.with_passage(candidate, passage)
+        tokens = _tokens_of(candidate, [passage], sizes)
     return step._replace(passage=passage, tokens=tokens) if tokens <= max_tokens else None
 
 
-class _Sizes(CountedOnce):
-    """Counts the packed text of a file as the sum of its parts, and each part once."""
-
-    def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
-        """Return the tokens of the file with its packed passages and one more."""
-        if passage.size is not None:
-            return passage.size.tokens
-        text = candidate.file.content
-        spans = _union([*candidate.packed, passage])
-        # With the longest note, so that no passage takes more tokens than counted.
-        note = _note(len(text), len(text))
-        tokens = self.count(_block(candidate.file, "", note).text)
-        tokens += (len(spans) + 1) * self.count(gap_mark(len(text)))
-        for packed in (*candidate.packed, passage):
-            tokens += self.count(candidate.part(*packed.span))
-        return tokens
+def _tokens_of(candidate: _Candidate, packed: Sequence[Passage], sizes: CountedOnce) -> int:
+    """Return the tokens of a file with its packed passages, as the sum of its parts."""
+    size = packed[-1].size
+    if size is not None:
+        return size.tokens
+    total = len(candidate.file.content)
+    # With the longest note, so that no passage takes more tokens than counted.
+    tokens = sizes.count(_block(candidate.file, "", _note(total, total)).text)
+    tokens += (len(_union(packed)) + 1) * sizes.count(gap_mark(total))
+    for passage in packed:
+        tokens += sizes.count(candidate.part(*passage.span))
+    return tokens
 
 
 def _union(passages: Iterable[Passage]) -> list[Span]:
@@ -588,36 +607,3 @@ def _block(file: ContextFile, body: str, note: str = "") -> Block:
 
 def _note(chars: int, total_chars: int) -> str:
     return f"{chars:,} of {total_chars:,} characters"
-
-
-def _bundle(
-    candidates: Sequence[_Candidate],
-    request: ContextSelectionRequest,
-    reasons: Mapping[str, str],
-    pack_format: PackFormat,
-    tree_lines: str,
-) -> ContextBundle:
-    """Return the bundle of the packed passages, with the reason for each file left out."""
-    shown: list[tuple[ContextFile, Block, ItemAccount]] = []
-    dropped: list[ItemAccount] = []
-    for candidate in candidates:
-        file = candidate.file
-        if not candidate.packed:
-            reason = reasons.get(file.id, "limit_reached")
-            dropped.append(candidate.account("left_out", 0, reason))
-            continue
-        block, form, text = candidate.block()
-        tokens = count_tokens(request.counter, block.text)
-        if form != "whole":
-            file = file.model_copy(update={"content": text, "tokens": tokens})
-        reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
-        shown.append((file, block, candidate.account(form, tokens, reason)))
-    text = pack_format.render([block for _, block, _ in shown], tree_lines)
-    return bundle_of(
-        shown,
-        dropped,
-        request,
-        text=text,
-        tokens=count_tokens(request.counter, text) if text else 0,
-        budget=request.token_budget,
-    )
