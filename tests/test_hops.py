@@ -18,7 +18,7 @@ MAX_FILES = {
     "hook: fold 200 messages": 26,
     "gateway: preview a result": 40,
     "pack an output and turns": 41,  # with the records of the output
-    "pack a folder": 25,  # with the sentences, the named definitions, and the text around the files
+    "pack a folder": 23,  # with the sentences, the named definitions, and the text around the files
 }
 
 

@@ -30,12 +30,13 @@ from llm_common import trace
 from llm_common._env import default_cache_dir
 from llm_common._telemetry import is_traced, operation, record
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
-from llm_common.context.intent import classify_intent
 from llm_common.context.request import (
     FOLDER_STRATEGY,
     BudgetAllocation,
     ContextSelectionRequest,
     DataPoolSnapshot,
+    IntentType,
+    UserIntent,
 )
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, install_command
@@ -309,7 +310,8 @@ def _request(
         except ConfigError:
             counter = UpperBoundCounter()
             label = f"an upper bound; for exact counts {install_command('tokens')}"
-    intent = classify_intent(query)
+    # Files get the whole budget, whatever the question asks for.
+    intent = UserIntent(text=query, classification=IntentType.FILE_ANALYSIS, confidence=1.0)
     return ContextSelectionRequest(
         intent=intent, token_budget=budget_tokens, counter=counter, strategy=FOLDER_STRATEGY
     ), label
