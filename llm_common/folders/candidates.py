@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from llm_common.context.mentions import excluded_items, files_named_in, is_code, is_test
 from llm_common.context.request import (
@@ -29,9 +29,9 @@ from llm_common.folders.file_listing import (
     usually_holds_secrets,
 )
 from llm_common.folders.symbols import language_of
-from llm_common.folders.tree_index import IndexCache, IndexQuery, ProgressCallback, TreeIndex
+from llm_common.folders.tree_index import IndexCache, IndexQuery, ProgressCallback
 from llm_common.ranking.cues import names_in
-from llm_common.ranking.lexical import Hit, max_normalised, search_stems
+from llm_common.ranking.lexical import max_normalised, search_stems
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.sentences import sentences_in
 
@@ -228,35 +228,33 @@ def _search(
         pool = DataPoolSnapshot(context_files=tuple(stubs))
         excluded = {path for _, path in excluded_items(pool, file_filter.exclude)}
 
-    def work(index: TreeIndex) -> _IndexSearch:
-        return _IndexSearch(
-            read=index.refresh(root, files, progress=progress),
-            skip_reasons=index.skip_reasons(),
-            hits=index.search(question.whole),
-            title_hits=index.search(question.title),
-            words=index.matched_words(question.whole),
-        )
-
-    search = indexes.use(
-        root, hidden=file_filter.hidden, generated=file_filter.generated, work=work
+    read, skip_reasons, scores, titles, words = indexes.use(
+        root,
+        hidden=file_filter.hidden,
+        generated=file_filter.generated,
+        work=lambda index: (
+            index.refresh(root, files, progress=progress),
+            index.skip_reasons(),
+            index.search(question.whole),
+            index.search(question.title),
+            index.matched_words(question.whole),
+        ),
     )
     displayed: dict[str, str] = {}  # the displayed path of each file that may be packed
     for file in files:
         path = prefix + file.path
-        if file.path in search.skip_reasons or path in excluded:
+        if file.path in skip_reasons or path in excluded:
             continue
         displayed[file.path] = path
         result.files[path] = ContainedFile(root, file.path)
         result.sizes[path] = file.size
-    result.scores |= _by_displayed_path({hit.key: hit.score for hit in search.hits}, displayed)
-    result.titles |= _by_displayed_path(
-        {hit.key: hit.score for hit in search.title_hits}, displayed
-    )
-    result.words |= _by_displayed_path(search.words, displayed)
-    result.left_out.update(search.skip_reasons.values())
+    result.scores |= _by_displayed_path(scores, displayed)
+    result.titles |= _by_displayed_path(titles, displayed)
+    result.words |= _by_displayed_path(words, displayed)
+    result.left_out.update(skip_reasons.values())
     if excluded:
         result.left_out["excluded"] += len(excluded)
-    result.read += sum(path in displayed for path in search.read)
+    result.read += sum(path in displayed for path in read)
 
 
 def _by_displayed_path(
@@ -264,16 +262,6 @@ def _by_displayed_path(
 ) -> dict[str, _Value]:
     """Return the values of the files that have a displayed path, by that path."""
     return {displayed[path]: value for path, value in values.items() if path in displayed}
-
-
-class _IndexSearch(NamedTuple):
-    """The results of one folder's index for a query."""
-
-    read: list[str]
-    skip_reasons: dict[str, str]
-    hits: list[Hit]
-    title_hits: list[Hit]
-    words: dict[str, tuple[str, ...]]
 
 
 def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iterator[ListedFile]:

@@ -6,11 +6,12 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.contained_file import ContainedFile
@@ -21,7 +22,7 @@ from llm_common.folders.file_listing import (
     skip_reason_by_content,
 )
 from llm_common.folders.symbols import symbols_of
-from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
+from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 from llm_common.text.sentences import sentences_in
 
@@ -173,8 +174,8 @@ class TreeIndex:
         progress("Reading what changed", len(stale), len(stale))
         return [file.path for file in stale]
 
-    def search(self, query: "IndexQuery") -> list[Hit]:
-        """Return the files that share a word with the query, best first, ties by path.
+    def search(self, query: "IndexQuery") -> dict[str, float]:
+        """Return the scores of the files that share a word with the query, best first.
 
         Each sentence is searched for by itself, and the score of a file is the root of the sum of
         the squares. So a file that answers one sentence comes before a file that has a few words of
@@ -185,8 +186,8 @@ class TreeIndex:
             words = " OR ".join(f'"{word}"' for word in sentence)
             for path, score in self._connection.execute(_SEARCH, {"words": words}):
                 squares[path] = squares.get(path, 0.0) + score**2
-        hits = [Hit(path, math.sqrt(square)) for path, square in squares.items()]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.key))
+        best_first = sorted(squares, key=lambda path: (-squares[path], path))
+        return {path: math.sqrt(squares[path]) for path in best_first}
 
     def matched_words(self, query: "IndexQuery") -> dict[str, tuple[str, ...]]:
         """Return up to four words of the query that each file or its path contains, rarest first.
@@ -293,12 +294,6 @@ class TreeIndex:
                 (row, words),
             )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class IndexQuery:
     """A text to search for.
@@ -318,7 +313,8 @@ class IndexQuery:
     def __init__(self, text: str) -> None:
         words: dict[str, None] = {}
         sentences: dict[tuple[str, ...], None] = {}
-        for sentence in _sentences(text[:_MAX_CHARS]):
+        paragraphs = _PARAGRAPH_END.split(text[:_MAX_CHARS])
+        for sentence in chain.from_iterable(map(sentences_in, paragraphs)):
             of_sentence: dict[str, None] = {}
             for word in split_identifiers(sentence).lower().split():
                 if word not in STOP_WORDS and (word in words or len(words) < _MAX_WORDS):
@@ -335,11 +331,6 @@ class IndexQuery:
             if parts and whole == spelling.replace("_", "").lower():
                 self.identifiers[spelling] = parts
                 self.spellings.setdefault(whole, spelling)
-
-
-def _sentences(text: str) -> Iterator[str]:
-    for paragraph in _PARAGRAPH_END.split(text):
-        yield from sentences_in(paragraph)
 
 
 def _changed(files: Sequence[ListedFile], indexed: Mapping[str, _IndexedFile]) -> list[ListedFile]:
@@ -426,8 +417,10 @@ class IndexCache:
                 try:
                     with (
                         sqlite_errors_as_store_errors(file),
-                        TreeIndex(
-                            file, generated=generated, lock_timeout_s=self._lock_timeout_s
+                        closing(
+                            TreeIndex(
+                                file, generated=generated, lock_timeout_s=self._lock_timeout_s
+                            )
                         ) as index,
                     ):
                         return work(index)
@@ -441,7 +434,7 @@ class IndexCache:
             self.notes.append(
                 f"no index can be stored in {self._folder} ({problem}), so it was built in memory"
             )
-        with TreeIndex(None, generated=generated) as index:
+        with closing(TreeIndex(None, generated=generated)) as index:
             return work(index)
 
 

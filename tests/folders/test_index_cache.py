@@ -62,7 +62,7 @@ def test_without_a_cache_folder_the_index_is_in_memory(tmp_path: Path, tree: Pat
 def test_an_index_locked_too_long_is_built_in_memory(cache: Path, tree: Path) -> None:
     def find(index: TreeIndex) -> list[str]:
         index.refresh(tree, listed(tree), progress=lambda *_: None)
-        return sorted(hit.key for hit in index.search(IndexQuery("cookies")))
+        return sorted(index.search(IndexQuery("cookies")))
 
     pack_folder("cookies", tree)
     write(tree, {"b.py": "cookies"})

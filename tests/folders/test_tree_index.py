@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[TreeIndex]:
-    with TreeIndex(tmp_path / "tree.sqlite") as index:
+    with closing(TreeIndex(tmp_path / "tree.sqlite")) as index:
         yield index
 
 
@@ -42,7 +43,7 @@ def refresh(index: TreeIndex, tree: Path) -> int:
 
 
 def found(index: TreeIndex, query: str) -> list[str]:
-    return [hit.key for hit in index.search(IndexQuery(query))]
+    return [*index.search(IndexQuery(query))]
 
 
 def test_files_are_ranked_by_content_path_and_symbols(index: TreeIndex, tree: Path) -> None:
@@ -113,7 +114,7 @@ def test_an_index_of_many_changes_scores_like_a_new_one(index: TreeIndex, tree: 
     shutil.rmtree(tree / "many")
     for _ in range(2):
         refresh(index, tree)
-    with TreeIndex(None) as new:
+    with closing(TreeIndex(None)) as new:
         refresh(new, tree)
         assert index.search(IndexQuery("listen to cookies")) == new.search(
             IndexQuery("listen to cookies")
@@ -149,11 +150,12 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
         tmp_path / "many", {f"f{number}.txt": f"word{number} shared" for number in range(files)}
     )
     program = (
-        "import sys; from pathlib import Path; from llm_common.folders.tree_index import "
+        "import sys; from contextlib import closing; from pathlib import Path\n"
+        "from llm_common.folders.tree_index import "
         "IndexQuery, TreeIndex\n"
         "from tests.folders.tree import listed\n"
         "tree = Path(sys.argv[1])\n"
-        "with TreeIndex(Path(sys.argv[2])) as index:\n"
+        "with closing(TreeIndex(Path(sys.argv[2]))) as index:\n"
         "    index.refresh(tree, listed(tree), progress=lambda *_: None)\n"
         "    print(len(index.search(IndexQuery('shared'))))\n"
     )
@@ -164,7 +166,7 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
     assert [process.communicate(timeout=60)[0].strip() for process in running] == [
         str(files)
     ] * processes
-    with TreeIndex(tmp_path / "shared.sqlite") as index:
+    with closing(TreeIndex(tmp_path / "shared.sqlite")) as index:
         assert len(index.search(IndexQuery("shared"))) == files
 
 
