@@ -93,7 +93,6 @@ class _Output:
 
     unit: _Unit
     called: CalledOutput
-    text: str
     tokens: int
 
     @property
@@ -107,8 +106,8 @@ class _Output:
         if not isinstance(args, dict):
             args = {"arguments": args}
         # The digest as task id gives two outputs of the same call two pointers.
-        value = self.called.output.value
-        return StoredPart(self.called.call.name, args, text_digest(self.text)[:12], value)
+        output = self.called.output
+        return StoredPart(self.called.call.name, args, text_digest(output.text)[:12], output.value)
 
 
 def plan_fold(
@@ -212,7 +211,7 @@ class _Folder:
         for called in called_outputs(messages):
             output_tokens = called.output.tokens(self.counter)
             if output_tokens >= _MIN_OUTPUT_TOKENS:
-                unit.outputs.append(_Output(unit, called, called.output.text, output_tokens))
+                unit.outputs.append(_Output(unit, called, output_tokens))
         self.live.append(unit)
         self.live_tokens += tokens
         if self.tokens > self.policy.max_tokens:
@@ -222,10 +221,10 @@ class _Folder:
         """Fold until the target is met, or as far as anything can be folded."""
         limit = self.policy.max_tokens
         target = self.fixed_tokens + int(self.room * self.policy.target_share)
-        self._replace_until(target, self._largest(self.live[:-1]))
+        self._replace_until(target, self.live[:-1])
         if self.tokens > target:
             self._fold_oldest(target)
-        self._replace_until(limit, self._largest(self.live[-1:]))
+        self._replace_until(limit, self.live[-1:])
         # What the user wrote last is cut only for half of the note, which has what he said before.
         self._shrink_note(self.note_tokens // 2)
         if self.tokens > limit:
@@ -239,13 +238,10 @@ class _Folder:
             room_tokens = max(room_tokens, min_tokens, self.writer.min_tokens)
             self.note_tokens = min(self.note_tokens, room_tokens)
 
-    def _largest(self, units: Iterable[_Unit]) -> list[_Output]:
-        """Return the outputs, the largest first."""
+    def _replace_until(self, max_tokens: int, units: Iterable[_Unit]) -> None:
+        """Replace the outputs of some units, the largest first, as far as needed."""
         outputs = chain.from_iterable(unit.outputs for unit in units)
-        return sorted(outputs, key=lambda output: -output.tokens)
-
-    def _replace_until(self, max_tokens: int, outputs: Iterable[_Output]) -> None:
-        for output in outputs:
+        for output in sorted(outputs, key=lambda output: -output.tokens):
             if self.tokens <= max_tokens:
                 return
             self._replace(output)
@@ -255,7 +251,7 @@ class _Folder:
         pointer_id = self.id_of(output.stored)
         name = one_line(output.called.call.name, max_chars=_LINE_CHARS)
         # A lone surrogate has no UTF-8 form.
-        size_bytes = len(output.text.encode(errors="replace"))
+        size_bytes = len(output.called.output.text.encode(errors="replace"))
         description = describe_result(output.called.output.value, size_bytes=size_bytes)
         line = (
             f"[{output.tokens:,} tokens of {name} were here. They are stored under the id "

@@ -116,9 +116,8 @@ class HistoryMessage:
     def blocks(self) -> list[Mapping[str, Any]]:
         """Return the content as blocks. A text is one block."""
         content = self.data.get("content")
-        items = content if isinstance(content, list) else [content]
         blocks: list[Mapping[str, Any]] = []
-        for item in items:
+        for item in content if isinstance(content, list) else [content]:
             if isinstance(item, str):
                 blocks.append({"type": "text", "text": item})
             elif isinstance(item, Mapping):
@@ -159,12 +158,11 @@ class HistoryMessage:
     @computed_once
     def outputs(self) -> tuple[ToolOutput, ...]:
         """Return the outputs of calls in the message."""
-        if self.role == "function":
-            call_id = f"function {self.data.get('name')}"
-            return (ToolOutput(call_id, self.data.get("content")),)
         if self.role in _OUTPUT_ROLES:
             # Some servers give every call the id "", or none.
             call_id = str(self.data.get("tool_call_id") or "")
+            if self.role == "function":
+                call_id = f"function {self.data.get('name')}"
             return (ToolOutput(call_id, self.data.get("content")),)
         outputs: list[ToolOutput] = []
         for block in self.blocks:

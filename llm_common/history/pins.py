@@ -8,7 +8,7 @@ nothing.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from llm_common.core.models import LLMMessage
 from llm_common.history.message_shapes import PINS_BEGIN, HistoryMessage, Message
@@ -97,7 +97,6 @@ def _texts_in(message: HistoryMessage, session_id: str) -> list[str]:
 def _without_mark(message: HistoryMessage) -> HistoryMessage:
     if isinstance(message.raw, LLMMessage) or _PINNED_KEY not in message.raw:
         return message
-    raw: dict[str, Any] = {**message.raw}
-    data: dict[str, Any] = {**message.data}
+    raw, data = dict(message.raw), dict(message.data)
     del raw[_PINNED_KEY], data[_PINNED_KEY]
     return HistoryMessage(raw, data, message.position)

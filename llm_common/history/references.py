@@ -116,10 +116,7 @@ def read_frame(text: str) -> FramedResult | None:
     match = _FRAME.fullmatch(text)
     if match is None:
         return None
-    name, pointer_id, earlier_id = match["name"], match["id"], match["earlier"]
-    return FramedResult(
-        name, pointer_id, earlier_id, match["head"], match["content"], match["nonce"]
-    )
+    return FramedResult(*match.group("name", "id", "earlier", "head", "content", "nonce"))
 
 
 def reference_line(pointer: ContextPointer, *, total_chars: int, reader_name: str) -> str:
