@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -91,8 +91,11 @@ class ContextBuilder:
         if not isinstance(trigger, TriggerInput):
             kind = type(trigger).__name__
             raise TypeError(f"trigger is a {kind}; pass TriggerInput(session_id='…', goal='…')")
-        # Each part catches the errors of its memory, so the failure of one keeps the other.
-        documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
+        # The errors of each memory are caught, so the failure of one keeps the part of the other.
+        documents = await asyncio.gather(
+            self._part("the memory writer", self._summary(trigger)),
+            self._part("the memory reader", self._retrieved(trigger)),
+        )
         return PromptBundle(
             system=self._system,
             instructions=trigger.goal or "",
@@ -102,18 +105,23 @@ class ContextBuilder:
             budget=trigger.budget,
         )
 
+    async def _part(self, memory: str, document: Awaitable[str]) -> str:
+        """Return a document, or "" with a warning if its memory fails or takes too long."""
+        try:
+            # Outside the timeout, so that a memory that hangs fails like one that raises.
+            with third_party_code(memory):
+                async with asyncio.timeout(self._memory_timeout_s):
+                    return await document
+        except ToolFailedError as exc:
+            _log.warning(
+                "%s raised %s; the prompt lacks its part", exc.tool, type(exc.__cause__).__name__
+            )
+            return ""
+
     async def _summary(self, trigger: TriggerInput) -> str:
         if self._writer is None:
             return ""
-        try:
-            # Outside the timeout, so that a memory that hangs fails like one that raises.
-            with third_party_code("the memory writer"):
-                async with asyncio.timeout(self._memory_timeout_s):
-                    summary = await self._writer.summarize_episode(trigger.session_id)
-                summary = (summary or "").strip()
-        except ToolFailedError as exc:
-            _warn_of_missing_part(exc)
-            return ""
+        summary = ((await self._writer.summarize_episode(trigger.session_id)) or "").strip()
         if not summary:
             return ""
         return f"{_SUMMARY_TITLE}\n{summary}"
@@ -123,20 +131,13 @@ class ContextBuilder:
         if self._reader is None or not goal:
             return ""
         filters = MemoryFilters(session_id=trigger.session_id)
-        try:
-            # The lines are read here too, because a reader may return anything.
-            with third_party_code("the memory reader"):
-                async with asyncio.timeout(self._memory_timeout_s):
-                    hits = await self._reader.retrieve(goal, self._k, filters)
-                lines = [_RETRIEVED_TITLE]
-                # Checked again, since a third-party reader may return other sessions' lines.
-                events = [hit.event for hit in hits if hit.session_id == trigger.session_id]
-                for event in events[: self._k]:  # a reader may return more than it was asked for
-                    text = one_line(event.text, max_chars=_MAX_LINE_CHARS)
-                    lines.append(f"- {event.role}: {text}")
-        except ToolFailedError as exc:
-            _warn_of_missing_part(exc)
-            return ""
+        hits = await self._reader.retrieve(goal, self._k, filters)
+        lines = [_RETRIEVED_TITLE]
+        # Checked again, since a third-party reader may return other sessions' lines.
+        events = [hit.event for hit in hits if hit.session_id == trigger.session_id]
+        for event in events[: self._k]:  # a reader may return more than it was asked for
+            text = one_line(event.text, max_chars=_MAX_LINE_CHARS)
+            lines.append(f"- {event.role}: {text}")
         return "\n".join(lines) if len(lines) > 1 else ""
 
     def _schemas(self, names: Sequence[str]) -> str | None:
@@ -148,9 +149,3 @@ class ContextBuilder:
             if tool is not None:
                 definitions.append(tool.definition.text)
         return f"[{','.join(definitions)}]" if definitions else None
-
-
-def _warn_of_missing_part(error: ToolFailedError) -> None:
-    _log.warning(
-        "%s raised %s; the prompt lacks its part", error.tool, type(error.__cause__).__name__
-    )
