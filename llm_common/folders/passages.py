@@ -280,7 +280,8 @@ def _divide(
     definitions: dict[Definition, Span] = {}
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
-        if _may_have_records(path, text):
+        suffix = PurePosixPath(path).suffix.lower()
+        if suffix in _RECORD_SUFFIXES and len(text) >= _MIN_RECORD_CHARS:
             result = ResultParts(text, text, question.text)
             if result.has_records:
                 candidate.records = _Records(candidate.file, result, sizes.count)
@@ -290,11 +291,6 @@ def _divide(
         candidate.passages = list(_passages(outline))
         definitions |= _definitions(path, outline)
     return definitions
-
-
-def _may_have_records(path: str, text: str) -> bool:
-    suffix = PurePosixPath(path).suffix.lower()
-    return suffix in _RECORD_SUFFIXES and len(text) >= _MIN_RECORD_CHARS
 
 
 def _matches(candidates: Sequence[_Candidate], question: FolderQuestion) -> list[list[float]]:

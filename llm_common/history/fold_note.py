@@ -324,7 +324,7 @@ class NoteWriter:
             held += [(position, text) for text in _held_in(lines)]
             receipts += filter(None, map(_NAMED.fullmatch, lines))
         # Of texts and outputs alone, so that what only a call has is listed too.
-        shown_text = "\n".join(chain.from_iterable(map(_contents_of, shown)))
+        shown_text = "\n".join(message.content for message in shown)
         words = user_words(written, held=held)
         return _Content(
             segments,
@@ -445,11 +445,6 @@ def _held_line(sentence: Sentence, segments: Iterable[Segment]) -> str:
     return line
 
 
-def _is_marked(message: HistoryMessage) -> bool:
-    """Return whether a message begins as a note or as pins do."""
-    return message.text.startswith((NOTE_BEGIN, PINS_BEGIN))
-
-
 def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each consent and refusal with the calls behind it, newest first."""
     calls: dict[int, list[str]] = {}
@@ -488,18 +483,11 @@ def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
     return room.take([f"{_VALUES}{index_line(fitting)}"]) if fitting else []
 
 
-def _contents_of(message: HistoryMessage) -> Iterator[str]:
-    """Yield the text of a message and of its outputs."""
-    yield message.text
-    for output in message.outputs:
-        yield output.text
-
-
 def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each message but notes: its text, its calls, the size of its outputs."""
     lines: list[str] = []
     for message in messages:
-        if message.role == "user" and _is_marked(message):
+        if message.role == "user" and message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
             continue
         parts = [one_line(message.text, max_chars=_LINE_CHARS)]
         calls = [f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls]

@@ -132,6 +132,11 @@ class HistoryMessage:
         texts = [block.get("text") for block in self.blocks]
         return "\n".join(text for text in texts if isinstance(text, str))
 
+    @property
+    def content(self) -> str:
+        """Return the text of the message and of its outputs, without calls."""
+        return "\n".join([self.text, *(output.text for output in self.outputs)])
+
     @computed_once
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of the message."""

@@ -95,7 +95,7 @@ def search_messages(
         for message in messages:
             path = f"/{message.position}"
             roles[pointer.pointer_id, path] = message.role
-            yield path, "\n".join([message.text, *(output.text for output in message.outputs)])
+            yield path, message.content
 
     search = find_pointers(
         store,
