@@ -256,7 +256,7 @@ def _plain(account: ItemAccount) -> dict[str, Any]:
 
 
 def bundle_of(
-    shown: Iterable[tuple[Item, Block, ItemAccount]],
+    entries: Iterable[tuple[Item, Block, ItemAccount]],
     dropped: Iterable[ItemAccount],
     request: ContextSelectionRequest,
     *,
@@ -267,7 +267,7 @@ def bundle_of(
     """Build the bundle of items that are in the order of the prompt.
 
     Args:
-        shown: The items, with only the part of their text that is shown.
+        entries: The items, with only the part of their text that is shown.
         dropped: The accounts of all other items.
         request: The task.
         text: The text for the prompt.
@@ -276,11 +276,11 @@ def bundle_of(
     """
     items: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
     blocks: list[Block] = []
-    kept: list[ItemAccount] = []
-    for item, block, account in shown:
+    accounts: list[ItemAccount] = []
+    for item, block, account in entries:
         items[account.kind].append(item)
         blocks.append(block)
-        kept.append(account)
+        accounts.append(account)
     intent = request.intent.classification
     return ContextBundle(
         turns=tuple(items["turn"]),
@@ -290,7 +290,7 @@ def bundle_of(
         outputs=tuple(items["output"]),
         blocks=tuple(blocks),
         text=text,
-        kept=tuple(kept),
+        kept=tuple(accounts),
         dropped=tuple(dropped),
         metadata=BundleMetadata(
             total_tokens=tokens,

@@ -137,7 +137,7 @@ class _Candidate:
         share: The share of the tokens, relative to the shares of the other files.
         records: Its records, if it is packed by them.
         numbered: Its text with line numbers, or None to show it without.
-        named: The passages of definitions that the query names.
+        of_named: The passages of definitions that the query names.
         passages: The other passages, in the order in which they are packed. Parts of records are
             made on demand.
         reason: Why it is left out, if it is.
@@ -148,7 +148,7 @@ class _Candidate:
     share: float
     records: _Records | None = None
     numbered: NumberedLines | None = None
-    named: Sequence[Passage] = ()
+    of_named: Sequence[Passage] = ()
     passages: Iterable[Passage] = ()
     reason: str = "limit_reached"
 
@@ -233,7 +233,7 @@ def pack_passages(
     for candidate in eligible:
         if not candidate.file.content:
             candidate.reason = "empty"
-        elif candidate.named or candidate.passages:
+        elif candidate.of_named or candidate.passages:
             candidate.reason = "no_room"
         else:
             candidate.reason = "poor_match"
@@ -326,7 +326,7 @@ def _sort_passages(
             of_named.append(passage)
         elif match >= min_match:
             others.append(passage)
-    candidate.named = of_named
+    candidate.of_named = of_named
     candidate.passages = others
 
 
@@ -471,7 +471,7 @@ def _pack(
         whole=lambda steps: sizes.count(text_of(steps)) - reserved,
     )
     packed = _by_file(steps)
-    kept: list[tuple[ContextFile, Block, ItemAccount]] = []
+    entries: list[tuple[ContextFile, Block, ItemAccount]] = []
     dropped: list[ItemAccount] = []
     for candidate in candidates:
         file, passages = candidate.file, packed.get(candidate.file.id)
@@ -484,10 +484,10 @@ def _pack(
         if form != "whole":
             file = file.model_copy(update={"content": body, "tokens": tokens})
         reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
-        kept.append((file, block, candidate.account(passages, form, tokens, reason)))
+        entries.append((file, block, candidate.account(passages, form, tokens, reason)))
     text = text_of(steps)
     return bundle_of(
-        kept,
+        entries,
         dropped,
         request,
         text=text,
@@ -537,7 +537,7 @@ def _in_common_order(candidates: Sequence[_Candidate]) -> Iterator[tuple[_Candid
     """Yield the passages of all files by finish time, with files served by their shares."""
     queues: list[Iterator[tuple[float, int, _Candidate, Passage]]] = []
     for order, candidate in enumerate(candidates):
-        queues.append(_finished(order, candidate, candidate.named, _NAMED_SHARE))
+        queues.append(_finished(order, candidate, candidate.of_named, _NAMED_SHARE))
         queues.append(_finished(order, candidate, candidate.passages, candidate.share))
     # On demand, since the parts of records are made when they are taken.
     for _, _, candidate, passage in merge(*queues, key=itemgetter(0, 1)):
