@@ -17,7 +17,7 @@ from llm_common.context.request import (
     Score,
     Scores,
 )
-from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.contained_file import ContainedFile, decoded
 from llm_common.folders.file_listing import (
     MAX_FILE_BYTES,
     ListedFile,
@@ -334,13 +334,13 @@ def read_file(path: str, source: ContainedFile) -> ContextFile | None:
         source: The file to read.
     """
     content = source.read(max_bytes=MAX_FILE_BYTES)
-    if content is None or is_binary(content.data):
+    if content is None or is_binary(content):
         return None
     return ContextFile(
         id=path,
         path=path,
         name=PurePosixPath(path).name,
-        content=DEFAULT_REDACTOR.shapes(content.text()),
+        content=DEFAULT_REDACTOR.shapes(decoded(content)),
         language=language_of(path),
     )
 

@@ -34,26 +34,17 @@ def _read_as_cp1252(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_OTHER_BYTES, _read_as_cp1252)
 
 
-class FileContent(NamedTuple):
-    """The bytes of a file."""
+def decoded(data: bytes) -> str:
+    """Decode the bytes of a file, without a byte order mark and with line feeds only.
 
-    data: bytes
-
-    def text(self, *, max_bytes: int | None = None) -> str:
-        """Decode the data, without a byte order mark and with line feeds only.
-
-        The data is UTF-16 if its byte order mark says so, and else UTF-8. Bytes that are not UTF-8
-        are characters of Windows' Western code page.
-
-        Args:
-            max_bytes: Maximum number of bytes to decode, from the beginning. None decodes all.
-        """
-        data = self.data[:max_bytes]
-        if data.startswith(UTF_16_MARKS):
-            text = data.decode("utf-16", errors="replace")
-        else:
-            text = data.decode("utf-8-sig", errors=_OTHER_BYTES)
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+    They are UTF-16 if their byte order mark says so, and else UTF-8. Bytes that are not UTF-8 are
+    characters of Windows' Western code page.
+    """
+    if data.startswith(UTF_16_MARKS):
+        text = data.decode("utf-16", errors="replace")
+    else:
+        text = data.decode("utf-8-sig", errors=_OTHER_BYTES)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class ContainedFile(NamedTuple):
@@ -75,7 +66,7 @@ class ContainedFile(NamedTuple):
             return None
         return real.relative_to(self.root).as_posix()
 
-    def read(self, *, max_bytes: int) -> FileContent | None:
+    def read(self, *, max_bytes: int) -> bytes | None:
         """Read the file without waiting.
 
         Args:
@@ -105,7 +96,7 @@ class ContainedFile(NamedTuple):
             os.close(descriptor)
         if len(data) > max_bytes:
             return None
-        return FileContent(data)
+        return data
 
 
 def _open(root: Path, path: str) -> int:

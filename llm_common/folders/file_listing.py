@@ -158,9 +158,7 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
     for folder, folders, files in os.walk(root, onerror=unreadable.append):
         prefix = _below(root, folder)
         if content := ContainedFile(root, f"{prefix}.gitignore").read(max_bytes=_MAX_IGNORE_BYTES):
-            rules[prefix.removesuffix("/")] = IgnoreRules(
-                content.data.decode("utf-8", errors="replace")
-            )
+            rules[prefix.removesuffix("/")] = IgnoreRules(content.decode("utf-8", errors="replace"))
         entered = []
         for name in sorted(folders):
             path = f"{prefix}{name}/"

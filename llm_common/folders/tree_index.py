@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
-from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.contained_file import ContainedFile, decoded
 from llm_common.folders.file_listing import (
     MAX_FILE_BYTES,
     ListedFile,
@@ -268,7 +268,7 @@ class TreeIndex:
             content = ContainedFile(root, file.path).read(max_bytes=MAX_FILE_BYTES)
             if content is None:
                 reason, mtime_ns = "unreadable", 0
-        data = content.data if content else b""
+        data = content or b""
         digest = hashlib.sha256(data + bool(reason).to_bytes()).digest()
         if indexed and indexed.sha256 == digest:
             times = (mtime_ns, file.size, file.path)
@@ -284,7 +284,7 @@ class TreeIndex:
         ).lastrowid
         if reason or content is None:
             return
-        text = content.text(max_bytes=_MAX_INDEXED_BYTES)
+        text = decoded(content[:_MAX_INDEXED_BYTES])
         names = " ".join(symbol.name for symbol in symbols_of(file.path, text))
         texts = {"contents": text, "paths": file.path, "symbols": names}
         for table, value in texts.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.contained_file import ContainedFile, decoded
 from tests.folders.tree import write
 from tests.programs import printed
 
@@ -57,7 +57,7 @@ def test_a_regular_file_of_the_folder_is_read_f_164(
     root: Path, path: str, expected: bytes | None
 ) -> None:
     content = ContainedFile(root, path).read(max_bytes=100)
-    assert (content and content.data) == expected
+    assert content == expected
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_encodings_of_windows_are_read_f_164(root: Path, data: bytes, text: str)
     (root / "w.sql").write_bytes(data)
     content = ContainedFile(root, "w.sql").read(max_bytes=100)
     assert content is not None
-    assert content.text() == text
-    assert content.text(max_bytes=5).startswith(text[:1])
+    assert decoded(content) == text
+    assert decoded(content[:5]).startswith(text[:1])
 
 
 @pytest.mark.skipif(
@@ -93,7 +93,7 @@ def test_a_growing_file_is_not_read_beyond_the_limit() -> None:
 SWAPPED_WHILE_OPENING = """
 import os, sys
 from pathlib import Path
-from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.contained_file import ContainedFile, decoded
 
 root = Path(sys.argv[1])
 swaps = {
@@ -110,7 +110,7 @@ sys.addaudithook(swap)
 for path in ("sub/a.txt", "sub/b.txt", "deep/secret"):
     print(ContainedFile(root, path).read(max_bytes=100))
 print(*swaps, len(os.listdir("/dev/fd")))
-print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir("/dev/fd")))
+print(ContainedFile(root, "sub/c.txt").read(max_bytes=100), len(os.listdir("/dev/fd")))
 """
 
 
@@ -132,6 +132,6 @@ def test_a_system_without_openat_reads_the_same_f_164(root: Path) -> None:
         "for path in ('sub/a.txt', 'same', 'relative', 'folder/secret', 'large'):\n"
         "    content = reload(contained_file).ContainedFile(Path(sys.argv[1]), "
         "path).read(max_bytes=100)\n"
-        "    print(content and content.data)\n"
+        "    print(content)\n"
     )
     assert printed(program, root).splitlines() == ["b'inside'", "b'inside'", "None", "None", "None"]
