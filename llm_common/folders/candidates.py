@@ -68,13 +68,14 @@ class Definition:
         path: The file's path.
         name: The defined name.
         parent: The name of the definition around it, or "".
-        first_line: Its first line, from 1, with the decorators and comments above it.
+        span: The indexes of its first character and after its last, with the decorators and
+            comments above it.
     """
 
     path: str
     name: str
     parent: str
-    first_line: int
+    span: tuple[int, int]
 
 
 class FolderQuestion:

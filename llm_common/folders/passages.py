@@ -253,9 +253,9 @@ def _rank_passages(
     definitions = _divide(candidates, question, sizes)
     named: defaultdict[str, list[Span]] = defaultdict(list)
     for definition in question.named(definitions):
-        start, end = definitions[definition]
+        start, end = definition.span
         if end - start <= _MAX_NAMED_CHARS:
-            named[definition.path].append((start, end))
+            named[definition.path].append(definition.span)
     matches_by_file = _matches(candidates, question)
     min_value = 0.0
     for candidate, matches in zip(candidates, matches_by_file, strict=True):
@@ -275,9 +275,9 @@ def _rank_passages(
 
 def _divide(
     candidates: Sequence[_Candidate], question: FolderQuestion, sizes: CountedOnce
-) -> dict[Definition, Span]:
-    """Divide the files into passages, and return the spans of their definitions."""
-    definitions: dict[Definition, Span] = {}
+) -> list[Definition]:
+    """Divide the files into passages, and return their definitions."""
+    definitions: list[Definition] = []
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
         suffix = PurePosixPath(path).suffix.lower()
@@ -289,7 +289,7 @@ def _divide(
                 continue
         outline = _Outline.of(text, symbols_of(path, text))
         candidate.passages = list(_passages(outline))
-        definitions |= _definitions(path, outline)
+        definitions += _definitions(path, outline)
     return definitions
 
 
@@ -357,10 +357,9 @@ class _Outline:
         )
 
 
-def _definitions(path: str, outline: _Outline) -> dict[Definition, Span]:
-    """Return the definitions of a file with their spans."""
+def _definitions(path: str, outline: _Outline) -> Iterator[Definition]:
+    """Yield the definitions of a file."""
     lines, symbols = outline.lines, outline.symbols
-    definitions: dict[Definition, Span] = {}
     for index, symbol in enumerate(symbols):
         first, end = outline.firsts[index], len(lines) - 1
         for later in range(index + 1, len(symbols)):
@@ -369,9 +368,7 @@ def _definitions(path: str, outline: _Outline) -> dict[Definition, Span]:
                 break
         parent = outline.parents[index]
         parent_name = symbols[parent].name if parent >= 0 else ""
-        definition = Definition(path, symbol.name, parent_name, first + 1)
-        definitions[definition] = (lines[first], lines[end])
-    return definitions
+        yield Definition(path, symbol.name, parent_name, (lines[first], lines[end]))
 
 
 def _passages(outline: _Outline) -> Iterator[Passage]:
