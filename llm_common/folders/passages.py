@@ -287,7 +287,7 @@ def _divide(
                 candidate.records = _Records(candidate.file, result, sizes.count)
                 candidate.passages = Cached(candidate.records.passages())
                 continue
-        outline = _Outline.of(text, symbols_of(path, text))
+        outline = _Outline(text, symbols_of(path, text))
         candidate.passages = list(_passages(outline))
         definitions += _definitions(path, outline)
     return definitions
@@ -330,31 +330,23 @@ def _sort_passages(
     candidate.passages = others
 
 
-@dataclass(frozen=True, slots=True)
 class _Outline:
-    """A text with its definitions.
+    """A text with its definitions, and the place of each among the lines, which is found once.
 
     Attributes:
         text: The text.
-        lines: Where each line begins, and the end of the text.
         symbols: The definitions.
+        lines: Where each line begins, and the end of the text.
         firsts: The first line of each definition, from 0, with what belongs to it above.
         parents: The index of the definition that encloses each, or -1.
     """
 
-    text: str
-    lines: Sequence[int]
-    symbols: Sequence[Symbol]
-    firsts: Sequence[int]
-    parents: Sequence[int]
-
-    @classmethod
-    def of(cls, text: str, symbols: Sequence[Symbol]) -> "_Outline":
-        """Find the lines, and each definition's place among them, once."""
-        lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-        return cls(
-            text, lines, symbols, list(_first_lines(text, lines, symbols)), _parents(symbols)
-        )
+    def __init__(self, text: str, symbols: Sequence[Symbol]) -> None:
+        self.text = text
+        self.symbols = symbols
+        self.lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+        self.firsts = list(_first_lines(text, self.lines, symbols))
+        self.parents = _parents(symbols)
 
 
 def _definitions(path: str, outline: _Outline) -> Iterator[Definition]:
