@@ -2,9 +2,8 @@
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore, output_label
-from llm_common.apps.inspector.marking import Fragment, Marker
+from llm_common.apps.inspector.marking import Marker
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_page import View, download, read_part, read_records
 from llm_common.apps.inspector.run_page import run_page
@@ -30,7 +29,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers import PointerMatch, find_pointers, newest_pointers, read_pointer
+from llm_common.pointers import find_pointers, newest_pointers, read_pointer
 from llm_common.storage import folder_of, query_id_of
 from llm_common.trace import flows, labels
 
@@ -72,31 +71,29 @@ class Inspector:
             token: A secret of at least 16 characters.
             port: The port on which it will be served.
         """
-        pages: dict[str, Callable[[Request], str]] = {
-            "/queries": self._show_queries,
-            "/queries/{folder}": self._show_query,
-            "/queries/{folder}/{pointer_id}": self._show_pointer,
-            "/search": self._show_search,
-            "/runs": self._show_runs,
-            "/runs/{folder}/{run_id}": self._show_run,
-            "/runs/{folder}/{run_id}/{seq:int}": self._show_step,
-        }
         # Runs have questions and answers, where the list of queries has ids.
         first = "/queries" if self.runs.directory is None else "/runs"
-        routes = [Route("/", lambda _: RedirectResponse(first, status_code=303))]
-        for path, show in pages.items():
-            # Not async, so that Starlette calls it in a thread: pages read files.
-            routes.append(Route(path, partial(_respond, show)))
-        routes.append(Route("/queries/{folder}/{pointer_id}/download", self._download))
+        # None is async, so that Starlette calls it in a thread: pages read files.
+        routes = [
+            Route("/", lambda _: RedirectResponse(first, status_code=303)),
+            Route("/queries", self._show_queries),
+            Route("/queries/{folder}", self._show_query),
+            Route("/queries/{folder}/{pointer_id}", self._show_pointer),
+            Route("/queries/{folder}/{pointer_id}/download", self._download),
+            Route("/search", self._show_search),
+            Route("/runs", self._show_runs),
+            Route("/runs/{folder}/{run_id}", self._show_run),
+            Route("/runs/{folder}/{run_id}/{seq:int}", self._show_step),
+        ]
         handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem}
         application = Starlette(routes=routes, exception_handlers=handlers)
         return TokenGate(application, token=token, port=port)
 
-    def _show_queries(self, request: Request) -> str:
+    def _show_queries(self, request: Request) -> Response:
         words, page_number = _search_words(request), _read_number(request)
         offset = (page_number - 1) * PAGE_ROWS
         page = self._store.newest_queries(limit=PAGE_ROWS, offset=offset, part=words)
-        return render(
+        return _page(
             "queries.html",
             queries=page.queries,
             questions=self.runs.questions({folder_of(query.query_id) for query in page.queries}),
@@ -106,7 +103,7 @@ class Inspector:
             base_dir=self._store.base_dir,
         )
 
-    def _show_query(self, request: Request) -> str:
+    def _show_query(self, request: Request) -> Response:
         folder, page_number = request.path_params["folder"], _read_number(request)
         query_id = query_id_of(folder)
         # The page marks expired pointers, so the listing must not leave them out.
@@ -121,7 +118,7 @@ class Inspector:
             raise PointerNotFoundError(
                 "The store has no such query, or it was erased. Choose one under Queries"
             )
-        return render(
+        return _page(
             "query.html",
             query_id=query_id,
             folder=folder,
@@ -129,7 +126,7 @@ class Inspector:
             page_number=page_number,
         )
 
-    def _show_search(self, request: Request) -> str:
+    def _show_search(self, request: Request) -> Response:
         words, page_number = _search_words(request), _read_number(request)
         in_results = request.query_params.get("in") == "results"
         search = find_pointers(
@@ -140,16 +137,26 @@ class Inspector:
             in_results=in_results,
             max_passage_chars=_PASSAGE_CHARS,
         )
-        return render(
+        rows = []
+        for match in search.matches[(page_number - 1) * PAGE_ROWS :]:
+            marker = Marker(words, ())
+            # Without a search in results, the record has the beginning of the result.
+            passage = match.passage or marker.around(
+                match.pointer.digest, before=_CHARS_BEFORE, chars=_EXCERPT_CHARS
+            )
+            call = marker.fragments(output_label(match.pointer))
+            # The passage is empty if only the call has the words.
+            rows.append((match.pointer, call, marker.fragments(passage)))
+        return _page(
             "search.html",
             search=search,
-            rows=_search_rows(search.matches[(page_number - 1) * PAGE_ROWS :], words),
+            rows=rows,
             words=words,
             in_results=in_results,
             page_number=page_number,
         )
 
-    def _show_pointer(self, request: Request) -> str:
+    def _show_pointer(self, request: Request) -> Response:
         folder = request.path_params["folder"]
         pointer = self._read_pointer(folder, request.path_params["pointer_id"])
         view = request.query_params.get("view", "")
@@ -170,7 +177,7 @@ class Inspector:
                 part = read_part(payload, view=text_view, number=number, line=line)
         except (PointerNotFoundError, StoreError) as exc:
             problem = exc.message  # the page still shows the record
-        return render(
+        return _page(
             "pointer.html",
             pointer=pointer,
             folder=folder,
@@ -181,7 +188,6 @@ class Inspector:
         )
 
     def _download(self, request: Request) -> Response:
-        # Not async, so that Starlette calls it in a thread: it reads a file.
         values = request.path_params
         pointer = self._read_pointer(values["folder"], values["pointer_id"])
         _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
@@ -202,14 +208,14 @@ class Inspector:
             )
         return pointer
 
-    def _show_runs(self, request: Request) -> str:
+    def _show_runs(self, request: Request) -> Response:
         page_number = _read_number(request)
         runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
         tokens = self._tokens.of(runs)
         rows = []
         for run in runs:
             rows.append((run, flows(run, returned_tokens=tokens) if run.is_whole else None))
-        return render(
+        return _page(
             "runs.html",
             rows=rows,
             total=total,
@@ -218,10 +224,10 @@ class Inspector:
             strangers=self.runs.strangers() if page_number == 1 else [],
         )
 
-    def _show_run(self, request: Request) -> str:
+    def _show_run(self, request: Request) -> Response:
         folder = request.path_params["folder"]
         run = self.runs.run(folder, request.path_params["run_id"])
-        return render(
+        return _page(
             "run.html",
             run=run,
             page=run_page(run, returned_tokens=self._tokens.of([run])),
@@ -230,10 +236,10 @@ class Inspector:
             is_stored=folder in self._blobs.folders(),
         )
 
-    def _show_step(self, request: Request) -> str:
+    def _show_step(self, request: Request) -> Response:
         values = request.path_params
         run, line = self.runs.step(values["folder"], values["run_id"], values["seq"])
-        return render("step.html", run=run, line=line, labels=labels(run))
+        return _page("step.html", run=run, line=line, labels=labels(run))
 
 
 def serve(
@@ -277,8 +283,8 @@ def serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _respond(show: Callable[[Request], str], request: Request) -> Response:
-    return HTMLResponse(show(request))
+def _page(template: str, *, status: int = 200, **values: object) -> Response:
+    return HTMLResponse(render(template, **values), status_code=status)
 
 
 def _search_words(request: Request) -> str:
@@ -303,24 +309,4 @@ def _problem(_: Request, exc: Exception) -> Response:
         title, status = "Not found", 404
     elif isinstance(exc, HTTPException):
         title, status, message = "Not found", exc.status_code, exc.detail
-    return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)
-
-
-def _search_rows(
-    matches: Sequence[PointerMatch], words: str
-) -> list[tuple[ContextPointer, tuple[Fragment, ...], tuple[Fragment, ...]]]:
-    """Return each match of a search, its call, and a passage, in which the words are marked.
-
-    The passage is empty if only the call has the words.
-    """
-    rows = []
-    for match in matches:
-        marker = Marker(words, ())
-        pointer = match.pointer
-        # Without a search in results, the record has the beginning of the result.
-        passage = match.passage or marker.around(
-            pointer.digest, before=_CHARS_BEFORE, chars=_EXCERPT_CHARS
-        )
-        name = marker.fragments(output_label(pointer))
-        rows.append((pointer, name, marker.fragments(passage)))
-    return rows
+    return _page("problem.html", status=status, title=title, message=message)

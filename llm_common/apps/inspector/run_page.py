@@ -127,10 +127,18 @@ def run_page(
         returned_tokens: See `flows`.
     """
     marker = Marker(run.question, evidence or values_of(run.answer_text or "", run.question))
-    shown = shown_messages(run, marker)
+    sent = _sent_messages(run)
+    shown = []
+    context = []
+    for role, content in sent:
+        is_context = role not in _INSTRUCTIONS
+        if is_context:
+            context.append(content)
+        parts = marker.parts(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
+        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
     # A trace without texts can tell neither, and a single digit is in every text.
-    values = [value for value in dict.fromkeys(evidence) if shown and len(value) > 1]
-    present = _contained(values, _sent_messages(run))
+    values = [value for value in dict.fromkeys(evidence) if sent and len(value) > 1]
+    present = _contained(values, "\n".join(context))
     return RunPage(
         flows=flows(run, returned_tokens=returned_tokens),
         messages=tuple(shown),
@@ -141,30 +149,20 @@ def run_page(
     )
 
 
-def _contained(values: Sequence[str], sent: Sequence[Message]) -> tuple[str, ...]:
-    """Return the values that the whole messages contain, without instructions and tools."""
+def _contained(values: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the values that a text contains."""
     contained = []
-    text = "\n".join(message.content for message in sent if message.role not in _INSTRUCTIONS)
     for value in values:
         if re.search(rf"(?<![\w.]){re.escape(value)}(?!\w)", text, re.IGNORECASE):
             contained.append(value)
     return tuple(contained)
 
 
-def shown_messages(run: RecordedRun, marker: Marker) -> list[ShownMessage]:
+def _sent_messages(run: RecordedRun) -> list[Message]:
     """Return the messages of the last prompt, or of the packing if no model was called.
 
-    The list is empty if the trace has no texts. Messages are cut after 100,000 characters.
+    The list is empty if the trace has no texts.
     """
-    shown = []
-    for role, content in _sent_messages(run):
-        is_context = role not in _INSTRUCTIONS
-        parts = marker.parts(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
-        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
-    return shown
-
-
-def _sent_messages(run: RecordedRun) -> list[Message]:
     for call in reversed(run.prompts):
         if call.prompt.text:
             return messages(call.prompt.text)
