@@ -12,7 +12,6 @@ from llm_common.apps.cli.audit_commands import audit
 from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
-from llm_common.apps.cli.gateway_setup_commands import install, login, logout, uninstall
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
 from llm_common.apps.cli.stores import WAY_TO_A_STORE, Store
@@ -173,12 +172,6 @@ app.add_typer(tools, rich_help_panel=_LOOK)
 app.add_typer(context, rich_help_panel=_KEEP)
 app.add_typer(memory, rich_help_panel=_KEEP)
 app.add_typer(gateway, name="gateway", rich_help_panel=_SERVE)
-gateway.command(epilog=example("gateway install claude-code", "gateway install codex --dry-run"))(
-    install
-)
-gateway.command(epilog=example("gateway uninstall claude-code"))(uninstall)
-gateway.command(epilog=example("gateway login linear"))(login)
-gateway.command(epilog=example("gateway logout linear"))(logout)
 
 
 def _print_version(requested: bool) -> None:
