@@ -11,7 +11,9 @@ from typing import Any, Final, Self
 
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
+from mcp_types.methods import SERVER_RESULTS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
 
 from llm_common import __version__
 from llm_common.agents import (
@@ -23,7 +25,7 @@ from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, 
 from llm_common.apps.gateway.host_results import ResultScope
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.own_tools import instructions
-from llm_common.apps.gateway.servers.long_lists import validated_tools
+from llm_common.apps.gateway.servers.limits import PAGE_ENTRIES
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.requests import complete, get_prompt, unwatch, watch
@@ -239,6 +241,32 @@ async def _list_tools(session: HostSession, _: Any, host: HostContext) -> Any:
     result = await session.list_tools()
     # In a thread, because validating thousands of tools takes a second.
     return await in_thread(validated_tools, result, host.protocol_version)
+
+
+def validated_tools(
+    result: types.ListToolsResult, version: str
+) -> types.ListToolsResult | dict[str, Any]:
+    """Return a list of tools in the form that the SDK sends without validating it again.
+
+    Args:
+        result: The list.
+        version: The protocol version of the host.
+    """
+    form: Any = SERVER_RESULTS.get(("tools/list", version))
+    if form is None or len(result.tools) <= PAGE_ENTRIES:
+        return result
+    adapter = TypeAdapter[Any](form)
+    empty = result.model_copy(update={"tools": []})
+    fields = empty.model_dump(by_alias=True, mode="json", exclude_none=True)
+    tools: list[Any] = []
+    for begin in range(0, len(result.tools), PAGE_ENTRIES):
+        page = result.model_copy(update={"tools": result.tools[begin : begin + PAGE_ENTRIES]})
+        dumped = page.model_dump(by_alias=True, mode="json", exclude_none=True)
+        try:
+            tools += adapter.validate_python(dumped, by_name=False).tools
+        except ValidationError:
+            return result  # the SDK reports the error
+    return {**fields, "tools": tools}
 
 
 class _GatewayServer(Server[Any]):

@@ -31,13 +31,13 @@ from llm_common.apps.gateway.own_tools import (
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
-from llm_common.apps.gateway.servers.long_lists import CAPABILITIES
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
 )
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.requests import read_resource, unwatch, watch
+from llm_common.apps.gateway.servers.streams import CAPABILITIES
 from llm_common.apps.gateway.servers.tool_listing import (
     READ_CALL,
     TOOL_CALL,

@@ -11,9 +11,8 @@ from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ToolRules
-from llm_common.apps.gateway.gateway import store_of
+from llm_common.apps.gateway.gateway import store_of, validated_tools
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.serving import report_on
 from llm_common.core import DefaultCounter, TokenCounter
 from tests.apps.gateway.hosts import config_of, host_of, hostile

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from llm_common.apps.gateway.servers.message_bursts import MessageBursts
+from llm_common.apps.gateway.servers.streams import MessageBursts
 from tests.apps.gateway.hosts import Heard, config_of, host_of, hostile, until
 
 pytestmark = pytest.mark.mcp

@@ -29,7 +29,8 @@ from llm_common.apps.gateway.servers.questions import (
     ServerQuestions,
     with_server_names,
 )
-from llm_common.apps.gateway.servers.transport import Wire, streams_of
+from llm_common.apps.gateway.servers.streams import streams_of
+from llm_common.apps.gateway.servers.transport import Wire
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Start or reach a server, and exchange its messages within limits: `streams_of`."""
+"""Start or reach a server: `transport_of`, with its `Wire` and the stderr of a process."""
 
 import asyncio
 import json
@@ -7,6 +7,8 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -25,24 +27,18 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types.methods import parse_server_result
-from pydantic import ValidationError
 from pydantic_core import from_json
 
+from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import limited_client
 from llm_common.apps.gateway.servers.limits import (
-    MAX_ENTRIES,
     MAX_LEFT_OUT,
     MAX_LINE_CHARS,
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARS,
-    PAGE_ENTRIES,
 )
 from llm_common.apps.gateway.servers.logins import stored_login, wants_more_rights
-from llm_common.apps.gateway.servers.long_lists import LongLists
-from llm_common.apps.gateway.servers.message_bursts import MessageBursts
-from llm_common.apps.gateway.servers.stderr import StderrRelay
 from llm_common.runtime import in_thread, in_thread_if_long
 from llm_common.text import one_line
 
@@ -57,12 +53,17 @@ _ANSWER: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:res
 _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*\}\s*$')
 # Replacement characters of a failed decoding, and escapes of half a surrogate pair.
 _UNREADABLE: Final = re.compile("\ufffd|\\\\u[dD][89a-fA-F]")
-_LISTS: Final = {
-    "tools": "tools/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
-}
+
+_MAX_LINE_BYTES: Final = 8_192  # a longer line is passed on in parts
+_KEPT_LINES: Final = 20
+_MAX_HELD_LINES: Final = 300
+_STDERR: Final = 2
+# The line of a traceback that says what went wrong. Other words may follow it.
+_ERROR: Final = re.compile(r"^\s*(?:Uncaught )?[\w.]*(?:Error|Exception)\b.*: ?\S")
+# A server of the SDK below 2.0 refuses the question for its protocol with some hundred lines.
+_REFUSAL: Final = re.compile(rb"Failed to validate request: \d+ validation errors for ClientReq")
+_REFUSAL_LINE: Final = re.compile(rb"\s|\w+(?:\.\w+)+\s*$|(?:\w+:)*Message that failed validation")
+_PROBE: Final = b"server/discover"
 
 
 @dataclass(slots=True)
@@ -95,53 +96,76 @@ class Wire:
         self.left_out[label] = problem
 
 
-@asynccontextmanager
-async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    """Yield the streams from and to a server, for the client of the SDK.
+class StderrRelay:
+    """Reads a server's stderr in a thread, and writes it to the stderr of this process.
 
-    A process that was started is ended afterwards. A line that is too long ends the server. Lines
-    that are not messages are skipped, and if one is a broken answer, its request fails. List
-    entries that are not valid MCP are left out, so that the valid ones stay.
+    Each line begins with the server's name. A thread, because a full pipe of the host may stop the
+    writing, which must stop this server only, as it does without the gateway.
 
     Args:
-        config: How to start or reach the server.
-        wire: Receives the end and the entries that were left out.
+        name: The server's name.
+
+    Attributes:
+        sink: The descriptor that the server writes to. The caller closes it after the start.
     """
-    async with _transport(config, wire) as (source, write):
-        # Streams without a buffer, so that a slow client slows a flooding server down.
-        passing, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        lists = LongLists(write, passing)
 
-        async def pump(bursts: MessageBursts) -> None:
-            async with passing:
-                async for message in source:
-                    if isinstance(message, SessionMessage):
-                        if isinstance(message.message, types.JSONRPCResponse):
-                            await check_lists(message.message, lists, wire)
-                        if not bursts.admits(message):
-                            continue
-                    with suppress(anyio.BrokenResourceError):  # the client has closed its end
-                        await passing.send(message)
-            wire.ended.set()
+    def __init__(self, name: str) -> None:
+        source, self.sink = os.pipe()
+        self._prefix = f"[{one_line(name, max_chars=MAX_NAME_CHARS)}] ".encode()
+        self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        self._held: list[bytes] = []
+        self._thread = threading.Thread(target=self._read, args=[source], daemon=True)
+        self._thread.start()
 
-        async with passing, read, anyio.create_task_group() as group:
-            group.start_soon(pump, MessageBursts(group, passing.send))
-            try:
-                yield read, lists
-            finally:
-                group.cancel_scope.cancel()
+    def join(self, timeout_s: float) -> None:
+        """Wait until the server and its child processes have closed their stderr."""
+        self._thread.join(timeout_s)
+
+    def last_words(self) -> str:
+        """Return the line that best says why the server ended, without secrets, or ""."""
+        lines = [line.decode("utf-8", "replace").strip() for line in list(self._lines)]
+        lines = [line for line in lines if line]
+        errors = [line for line in lines if _ERROR.match(line)]
+        if not lines:
+            return ""
+        line = (errors or lines)[-1]
+        return one_line(Redactor().text(line), max_chars=MAX_LINE_CHARS)
+
+    def _read(self, source: int) -> None:
+        with suppress(OSError), open(source, "rb") as stderr:
+            while line := stderr.readline(_MAX_LINE_BYTES):
+                self._pass_on(line)
+            self._release()
+
+    def _pass_on(self, line: bytes) -> None:
+        if _REFUSAL.search(line):
+            self._release()
+            self._held.append(line)
+        elif self._held and _REFUSAL_LINE.match(line) and len(self._held) < _MAX_HELD_LINES:
+            self._held.append(line)
+        else:
+            self._release()
+            self._write(line)
+
+    def _release(self) -> None:
+        """Write the held lines, unless they refuse the question for the protocol."""
+        held, self._held = self._held, []
+        if not any(_PROBE in line for line in held):
+            for line in held:
+                self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        self._lines.append(line)
+        rest = self._prefix + line
+        if not line.endswith(b"\n"):
+            rest += b"\n"
+        with suppress(OSError):  # the host has closed its end
+            while rest:
+                rest = rest[os.write(_STDERR, rest) :]
 
 
-async def check_lists(answer: types.JSONRPCResponse, lists: LongLists, wire: Wire) -> None:
-    """Remove invalid entries from an answer's lists, and keep all but the first page back."""
-    for name in _LISTS:
-        if isinstance(answer.result.get(name), list):
-            # In a thread, because validating thousands of entries takes seconds.
-            await in_thread(remove_invalid_entries, answer.result, name, wire)
-            answer.result = lists.first_page(answer.result, name)
-
-
-def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
+def transport_of(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
+    """Return the context of a server's streams, which ends a process that it has started."""
     if config.command:
         return _of_process(config, wire)
     if config.type == "sse":
@@ -345,47 +369,3 @@ def _repaired(line: bytes) -> bytes:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError):
         return b""
-
-
-def remove_invalid_entries(result: dict[str, Any], name: str, wire: Wire) -> None:
-    """Remove invalid entries from a list, because one of them would fail the whole answer.
-
-    Args:
-        result: The result of a request for a list.
-        name: The field of its entries.
-        wire: The protocol version. Receives the entries that were left out.
-    """
-    method, entries, valid = _LISTS[name], result[name], list[Any]()
-    if len(entries) > MAX_ENTRIES:
-        wire.leave_out("the rest", "the list is too long")
-    # If the answer is invalid even without entries, no entry can be checked by itself.
-    if _problem(method, wire.version, {**result, name: []}):
-        entries = []
-    for begin in range(0, min(len(entries), MAX_ENTRIES), PAGE_ENTRIES):
-        some = entries[begin : min(begin + PAGE_ENTRIES, MAX_ENTRIES)]
-        if not _problem(method, wire.version, {**result, name: some}):
-            valid += some
-            continue
-        for entry in some:
-            if problem := _problem(method, wire.version, {**result, name: [entry]}):
-                title = entry.get("name") if isinstance(entry, dict) else None
-                wire.leave_out(str(title), problem)
-            else:
-                valid.append(entry)
-    result[name] = valid
-
-
-def _problem(method: str, version: str, result: dict[str, Any]) -> str:
-    """Return the path of the first invalid field in a result, or "".
-
-    A result counts as valid if its protocol version does not have the method.
-    """
-    try:
-        parse_server_result(method, version, result)
-    except KeyError:
-        return ""
-    except ValidationError as exc:
-        return ".".join(str(step) for step in exc.errors()[0]["loc"][2:5]) or "it"
-    except ValueError:  # the version is not negotiated yet
-        return ""
-    return ""
