@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from llm_common.apps.inspector import IndexEntry, render_html, render_index
-from llm_common.apps.inspector.marking import Fragment, Marker, TablePart, TextPart
-from llm_common.apps.inspector.run_page import run_page, totals
+from llm_common.apps.inspector.run_page import (
+    Fragment,
+    Marker,
+    TablePart,
+    TextPart,
+    run_page,
+    totals,
+)
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.text.display import to_json
