@@ -22,8 +22,7 @@ from llm_common.agents import (
     ToolSelector,
 )
 from llm_common.apps.cli.demo.agent import BUDGET
-from llm_common.apps.cli.demo.public_data import public_tools
-from llm_common.apps.cli.demo.questions import QUESTIONS
+from llm_common.apps.cli.demo.public_data import QUESTIONS, public_tools
 from llm_common.apps.inspector import render_html
 from llm_common.core import Attempt, LLMConfig, LLMMessage, OpenAICompatibleClient, ask
 from llm_common.errors import MalformedReplyError

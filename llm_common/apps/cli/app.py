@@ -71,7 +71,7 @@ def demo(
     1 if a question failed. Evidence that is not found is reported and does not count as a failure.
     """
     from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, ask
-    from llm_common.apps.cli.demo.questions import QUESTIONS
+    from llm_common.apps.cli.demo.public_data import QUESTIONS
     from llm_common.apps.cli.demo.report import show_demo, write_pages
     from llm_common.core import counter_label
 

@@ -1,7 +1,7 @@
 """`llm-common demo`: an agent asks eight questions of public data, without a key or a network.
 
-`questions` has the questions, `public_data` the tools, and `agent` asks one after the other.
-`baselines` are simpler ways to fill a prompt, and `report` prints what each of them shows.
+`public_data` has the questions and the tools, and `agent` asks one question, and fills as many
+tokens in simpler ways. `report` prints what each of them shows.
 """
 
 __all__: list[str] = []

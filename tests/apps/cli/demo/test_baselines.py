@@ -1,6 +1,6 @@
 """The simpler ways of choosing that the demo is compared with."""
 
-from llm_common.apps.cli.demo.baselines import best_records, first_tokens
+from llm_common.apps.cli.demo.agent import best_records, first_tokens
 from llm_common.core import DefaultCounter
 
 COUNTER = DefaultCounter()

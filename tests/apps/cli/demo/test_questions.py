@@ -16,8 +16,13 @@ from rich.console import Console
 from llm_common.agents import LexicalToolSelector, PlannedTask, ToolRegistry
 from llm_common.apps.cli.demo import agent
 from llm_common.apps.cli.demo.agent import QuestionResult, ask
-from llm_common.apps.cli.demo.public_data import get_bird_strikes, get_earthquakes, public_tools
-from llm_common.apps.cli.demo.questions import QUESTIONS, Question
+from llm_common.apps.cli.demo.public_data import (
+    QUESTIONS,
+    Question,
+    get_bird_strikes,
+    get_earthquakes,
+    public_tools,
+)
 from llm_common.apps.cli.demo.report import show_demo
 from llm_common.apps.inspector.runs_page import RecordedRuns
 from tests.apps.cli.running import run, run_json
