@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llm_common.apps.gateway import GatewayConfig
-from llm_common.apps.gateway.configuration.file_edits import REMOVED, with_entries
+from llm_common.apps.gateway.configuration.install import REMOVED, with_entries
 from llm_common.errors import ConfigError
 from tests.apps.cli.running import run
 
