@@ -1,16 +1,14 @@
-"""The application `llm-common` with all commands, and the commands `demo` and `inspect`."""
+"""The application `llm-common` with all commands, and those that have no subcommands."""
 
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from llm_common import __version__
-from llm_common.apps.cli.audit_commands import audit
 from llm_common.apps.cli.context_commands import context
-from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
@@ -19,8 +17,12 @@ from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
+    end,
     example,
     print_json,
+    print_rows,
+    print_text,
+    safe_text,
     say,
     show_progress,
     stdout_console,
@@ -29,8 +31,13 @@ from llm_common.apps.cli.tools_commands import tools
 from llm_common.apps.cli.trace_commands import trace_app
 from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, read_path
 
+if TYPE_CHECKING:
+    from llm_common.agents import Diagnosis
+
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
+
+_NOT_SET = frozenset({"default", "unset"})  # sources of settings
 
 app = typer.Typer(
     name="llm-common",
@@ -106,11 +113,152 @@ app.command(
         "pack QUESTION --tree --line-numbers --question",
     ),
 )(pack)
-app.command(
+
+
+@app.command(
     rich_help_panel=_TRY,
     epilog=example("audit ~/.claude/projects", "audit session.jsonl --fail-on said,needed"),
-)(audit)
-app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))(doctor)
+)
+def audit(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH",
+            exists=True,
+            readable=True,
+            help="Recorded sessions, or folders of them, such as ~/.claude/projects.",
+            show_default=False,
+        ),
+    ],
+    *,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all sessions, outputs, calls and losses.")
+    ] = False,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            "--max-tokens",
+            metavar="TOKENS",
+            min=2_000,
+            help="Limit of a folded prompt in the comparison.",
+        ),
+    ] = 32_000,
+    fail_on: Annotated[
+        Literal["said", "needed", "said,needed"] | None,
+        typer.Option("--fail-on", help="End with 1 if a compaction dropped any of these."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Tell what compactions dropped in sessions of Claude Code, Codex and others.
+
+    Reads transcripts of Claude Code (JSONL), Codex (rollouts) and chat completions (JSON or JSONL),
+    recognized by their content. Changes nothing and sends nothing.
+
+    For each session: the tokens by kind and tool, the outputs that cost most, the calls that were
+    made again, what each compaction dropped of what the user said for the conversation and of the
+    ids, paths and numbers that later calls needed, and what the prompts would be behind llm-common.
+    Secrets are redacted.
+    """
+    from llm_common.agents import SessionConfig
+    from llm_common.apps.audit import findings_of, replay, report, transcripts_in
+    from llm_common.core import counter_label
+    from llm_common.history import FoldPolicy
+
+    config = SessionConfig(fold=FoldPolicy(max_tokens=max_tokens))
+    audited = []
+    others = []
+    with show_progress("Reading the sessions", silent=json):
+        for path in paths:
+            for transcript in transcripts_in(path):
+                if not transcript.host:
+                    others.append(transcript.name)
+                    continue
+                findings = findings_of(transcript, config.counter)
+                turns = asyncio.run(replay(transcript, findings.prompt_tokens, config))
+                audited.append((findings, turns))
+    if json:
+        sessions = [{**dict(findings), "turns": turns} for findings, turns in audited]
+        print_json({"counter": counter_label(), "sessions": sessions, "other_files": others})
+    if not audited:
+        end(f"There is no session in {', '.join(map(str, paths))}.", ExitCode.NOTHING)
+    if not json:
+        print_text(report(audited, config, show_all=show_all, other_files=len(others)).rstrip())
+    dropped = {kind for findings, _ in audited for kind in findings.losses}
+    if fail_on and not dropped.isdisjoint(fail_on.split(",")):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))
+def doctor(
+    *,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not call the endpoint.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Do not read every stored result.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show settings with their defaults too.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Show problems, the store, the endpoint, and the settings with their sources.
+
+    The command changes nothing, and never shows the value of a secret. It sends the endpoint one
+    short question. It ends with 1 if it finds a problem.
+    """
+    from llm_common.agents import doctor as diagnose
+
+    with show_progress("Verifying the store", silent=json) as show:
+        steps = diagnose(offline=offline, quick=quick, progress=lambda step: show(step, 0, 0))
+        diagnosis = asyncio.run(steps)
+    if json:
+        print_json(diagnosis)
+    else:
+        _show_diagnosis(diagnosis, every=every)
+    if diagnosis.problems:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _show_diagnosis(diagnosis: "Diagnosis", *, every: bool) -> None:
+    console = stdout_console()
+    console.print(f"llm-common {diagnosis.version}, Python {diagnosis.python}", style="bold")
+    for problem in diagnosis.problems:
+        console.print(safe_text(f"\nProblem: {problem}", style="red"))
+
+    console.print("\nStore", style="bold")
+    store = diagnosis.store
+    counts = f"{store.queries:,} queries"
+    if store.checked:
+        counts += f", {store.pointers:,} whole pointers"
+    if store.problem:
+        state = store.problem
+    elif not store.exists:
+        state = "does not exist yet"
+    else:
+        state = "whole" if store.checked else "not checked"
+    print_rows({"Path": str, "State": str, "Contains": str}, [(store.path, state, counts)])
+
+    console.print("\nEndpoint", style="bold")
+    endpoint = diagnosis.endpoint
+    if endpoint is None:
+        console.print("none is configured: selectors rank on this machine")
+    else:
+        state = "not called"
+        if endpoint.asked:
+            state = "answers" if endpoint.answers else "does not answer"
+        row = (endpoint.host, endpoint.model, state)
+        print_rows({"Host": str, "Model": str, "State": str}, [row])
+
+    console.print("\nSettings", style="bold")
+    rows = []
+    for variable in diagnosis.variables:
+        if every or variable.source not in _NOT_SET:
+            is_hidden = variable.secret and variable.source != "unset"
+            value = "(hidden)" if is_hidden else variable.value
+            rows.append((variable.name, value, variable.source))
+    print_rows({"Variable": str, "Value": str, "Source": str}, rows)
+    others = len(diagnosis.variables) - len(rows)
+    if others:
+        console.print(f"{others} more have their defaults or are not set. --all shows them.")
 
 
 @app.command(
