@@ -30,7 +30,6 @@ from llm_common.apps.gateway.own_tools import (
 )
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
-from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
@@ -48,6 +47,8 @@ from llm_common.apps.gateway.servers.tool_listing import (
     is_marked_read_only,
     shown_description,
     shown_parameters,
+    visible_entry,
+    visible_schema,
 )
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError

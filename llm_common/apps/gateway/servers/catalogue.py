@@ -17,7 +17,6 @@ from llm_common.apps.gateway.servers.limits import (
     MAX_PAGES,
     REQUEST_WAIT_S,
 )
-from llm_common.apps.gateway.servers.listed_texts import visible_entry
 from llm_common.apps.gateway.servers.questions import HostChannel
 from llm_common.apps.gateway.servers.records import (
     ApprovedTool,
@@ -26,7 +25,12 @@ from llm_common.apps.gateway.servers.records import (
     entry_digest,
     server_tools,
 )
-from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing, unique_names
+from llm_common.apps.gateway.servers.tool_listing import (
+    ServerTool,
+    ToolListing,
+    unique_names,
+    visible_entry,
+)
 from llm_common.core import TokenCounter
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 from llm_common.runtime import in_thread

@@ -13,8 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.limits import MAX_LIST_BYTES
-from llm_common.apps.gateway.servers.listed_texts import visible_schema
-from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
+from llm_common.apps.gateway.servers.tool_listing import (
+    ServerTool,
+    shown_description,
+    visible_schema,
+)
 from llm_common.apps.gateway.servers.transport import Wire
 from llm_common.errors import StoreError
 from llm_common.runtime import ForkSafeLock

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, any_matches
 from llm_common.core import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
-from llm_common.text import in_fence, one_line, printable, stable_json
+from llm_common.text import in_fence, one_line, printable, stable_json, visible
 from llm_common.tools import (
     ToolDefinition,
     ToolIndex,
@@ -40,6 +42,14 @@ _MAX_NAME_CHARS: Final = 64  # most model APIs allow no more, MCP allows 128
 _MIN_NAME_CHARS: Final = 24  # even after a long prefix of the host
 _DIGEST_CHARS: Final = 8
 _READ_MARK: Final = "[read-only]"
+EntryT = TypeVar("EntryT", bound=BaseModel)
+
+_TEXTS: Final = ("title", "description")
+# Keywords of JSON Schema that hold data of calls, or one schema for each name.
+_DATA: Final = frozenset({"const", "default", "enum", "examples"})
+_NAMED_SCHEMAS: Final = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,3 +386,41 @@ def _schema(tool: ServerTool) -> str:
         return stable_json(shown_parameters(tool))
     except UnserialisableError:
         return "{}"
+
+
+def visible_entry(entry: EntryT, *more: str) -> EntryT:
+    """Return an entry of a list with a visible title and description.
+
+    Args:
+        entry: A tool, prompt, resource or one of their parts.
+        more: Other fields to clean.
+    """
+    changes: dict[str, str] = {}
+    for name in (*_TEXTS, *more):
+        text = getattr(entry, name, None)
+        if isinstance(text, str) and visible(text) != text:
+            changes[name] = visible(text)
+    return entry.model_copy(update=changes) if changes else entry
+
+
+def visible_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON Schema with visible titles and descriptions, also in its subschemas."""
+    cleaned: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _DATA:
+            cleaned[keyword] = value
+        elif keyword in _NAMED_SCHEMAS and isinstance(value, dict):
+            cleaned[keyword] = {name: _visible(schema) for name, schema in value.items()}
+        elif keyword in _TEXTS and isinstance(value, str):
+            cleaned[keyword] = visible(value)
+        else:
+            cleaned[keyword] = _visible(value)
+    return cleaned
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, dict):
+        return visible_schema(value)
+    if isinstance(value, list):
+        return [_visible(item) for item in value]
+    return value
