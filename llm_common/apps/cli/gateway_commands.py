@@ -29,9 +29,9 @@ from llm_common.runtime import GATEWAY_TOKEN, default_config_dir, read_text
 from llm_common.text import one_line
 
 if TYPE_CHECKING:
-    from llm_common.apps.gateway.approving import ChangedTool
     from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
     from llm_common.apps.gateway.configuration.install import HostPlan
+    from llm_common.apps.gateway.servers.records import ChangedTool
     from llm_common.apps.gateway.serving import GatewayReport
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
@@ -261,7 +261,7 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
     agent may have written the file.
     """
     settings = _read_config(config, folder=folder)
-    from llm_common.apps.gateway.approving import approve as approve_servers, pending
+    from llm_common.apps.gateway.servers.records import approve as approve_servers, pending
 
     approvals = pending(settings)
     if not approvals:

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -30,7 +29,7 @@ from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.requests import complete, get_prompt, unwatch, watch
 from llm_common.errors import StoreError
-from llm_common.runtime import default_cache_dir, in_thread
+from llm_common.runtime import in_thread
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class Gateway:
         self._closing: set[asyncio.Task[None]] = set()
         self._collecting: asyncio.Task[None] | None = None
         self.store: Final = store_of(config)
-        self.records: Final = ServerRecords(None if config.memory_only else folder_of(config))
+        self.records: Final = ServerRecords(None if config.memory_only else config.files_folder)
         self.waiting: frozenset[str] = frozenset()
         self.server: Final = _GatewayServer(
             "llm-common",
@@ -321,9 +320,4 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
     }
     if config.memory_only:
         return InMemoryContextPointerStore(**limits)
-    return FileContextPointerStore(folder_of(config) / "results", **limits)
-
-
-def folder_of(config: GatewayConfig) -> Path:
-    """Return the folder of the gateway's files."""
-    return config.folder or default_cache_dir() / "gateway"
+    return FileContextPointerStore(config.files_folder / "results", **limits)

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.approving import approve, pending
-from llm_common.apps.gateway.servers.records import ServerRecords, changed_names
+from llm_common.apps.gateway.servers.records import ServerRecords, approve, changed_names, pending
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
 
 pytestmark = pytest.mark.mcp

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, GatewayConfig
-from llm_common.apps.gateway.approving import pending
+from llm_common.apps.gateway.servers.records import pending
 from llm_common.apps.gateway.serving import ConfigWatch
 from tests.apps.gateway.hosts import (
     Files,

@@ -7,9 +7,8 @@ import mcp_types as types
 import pytest
 
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.approving import approve, pending
 from llm_common.apps.gateway.servers.logins import LoginStore
-from llm_common.apps.gateway.servers.records import ServerRecords, changed_names
+from llm_common.apps.gateway.servers.records import ServerRecords, approve, changed_names, pending
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
 
 pytestmark = pytest.mark.mcp

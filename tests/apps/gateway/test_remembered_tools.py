@@ -10,8 +10,7 @@ import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
-from llm_common.apps.gateway.approving import approve, pending
-from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords
+from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords, approve, pending
 from tests.apps.gateway.hosts import Files, Heard, config_of, host_of, names_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp

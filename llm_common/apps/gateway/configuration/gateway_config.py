@@ -19,6 +19,7 @@ from llm_common.apps.gateway.configuration.host_files import (
 from llm_common.apps.gateway.configuration.known_hosts import Host
 from llm_common.errors import ConfigError
 from llm_common.pointers import MIN_LIMIT_TOKENS
+from llm_common.runtime import default_cache_dir
 from llm_common.text import one_line
 
 _DAY_S: Final = 86_400.0
@@ -244,6 +245,11 @@ class GatewayConfig(BaseModel):
             )
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
+
+    @property
+    def files_folder(self) -> Path:
+        """Return the folder of the gateway's files."""
+        return self.folder or default_cache_dir() / "gateway"
 
     def reread(self) -> Self:
         """Return the configuration as its files have it now, with the same settings.

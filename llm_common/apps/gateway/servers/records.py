@@ -3,15 +3,18 @@
 import hashlib
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
+from llm_common.agents import Redactor
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.servers.limits import MAX_LIST_BYTES
 from llm_common.apps.gateway.servers.tool_listing import (
     ServerTool,
@@ -22,7 +25,7 @@ from llm_common.apps.gateway.servers.transport import Wire
 from llm_common.errors import StoreError
 from llm_common.runtime import ForkSafeLock
 from llm_common.storage import BlobStore, FileBlobStore, MemoryBlobStore
-from llm_common.text import stable_json, visible
+from llm_common.text import one_line, stable_json, visible
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ _SEEN_FIELDS: Final = {"title", "description", "input_schema", "annotations"}
 # Some 250 tokens, which a host sends with every request of its model.
 _MAX_INSTRUCTIONS_CHARS: Final = 1_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True)
+# Of a command or a part of a tool. The user approves it, so little should be cut.
+_MAX_CHARS: Final = 4_000
 
 
 class ApprovedTool(BaseModel):
@@ -238,3 +243,99 @@ def _parsed(content: bytes | None) -> ServerRecord | None:
         return ServerRecord.model_validate_json(content) if content else None
     except ValidationError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTool:
+    """A tool that differs from what the user approved.
+
+    Attributes:
+        name: The tool's name at its server.
+        before: The tool as it was approved.
+        after: The tool as the server has listed it last, which an approval approves.
+        parts: The other parts that changed, such as `input_schema`, as JSON of what they are now.
+    """
+
+    name: str
+    before: ApprovedTool
+    after: ApprovedTool
+    parts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """What waits for the user's approval at one server.
+
+    Attributes:
+        server: The server's name.
+        starts: What its entry starts or where it sends to, if that is not approved, else "".
+        tools: Its changed tools.
+    """
+
+    server: str
+    starts: str = ""
+    tools: tuple[ChangedTool, ...] = ()
+
+
+def pending(config: GatewayConfig) -> tuple[PendingApproval, ...]:
+    """Return what waits for approval, for the servers of a configuration as it is now."""
+    records = _records(config)
+    approvals: list[PendingApproval] = []
+    for name, entry in config.servers.items():
+        record = records.of(entry)
+        tools = records.tools_of(name, entry) or ()
+        names = changed_names(record.approved, tools)
+        changed: list[ChangedTool] = []
+        for tool in tools:
+            if tool.name in names:
+                changed.append(_changed(record.approved[tool.name], tool))
+        starts = "" if record.may_start else _starts(entry)
+        if starts or changed:
+            approvals.append(PendingApproval(server=name, starts=starts, tools=tuple(changed)))
+    return tuple(approvals)
+
+
+def approve(config: GatewayConfig, approvals: Iterable[PendingApproval]) -> None:
+    """Approve entries, and tools exactly as `pending` returned them.
+
+    A tool that changed since then stays pending. A running gateway takes the approval over within
+    seconds.
+
+    Args:
+        config: The configuration for which `pending` returned the approvals.
+        approvals: What the user approves.
+    """
+    records = _records(config)
+    for approval in approvals:
+        tools = {tool.name: tool.after for tool in approval.tools}
+        records.approve(config.servers[approval.server], tools)
+
+
+def _records(config: GatewayConfig) -> ServerRecords:
+    records = ServerRecords(config.files_folder)
+    records.load(config.servers.values())
+    return records
+
+
+def _changed(before: ApprovedTool, tool: ServerTool) -> ChangedTool:
+    after, now = ApprovedTool.of(tool), seen_parts(tool)
+    names = {name for name, _ in before.digests.items() ^ after.digests.items()}
+    if before.description != after.description:
+        names.discard("description")  # both are shown
+    parts: dict[str, str] = {}
+    for name in sorted(names):
+        text = json.dumps(now.get(name), ensure_ascii=False)
+        parts[name] = one_line(visible(text), max_chars=_MAX_CHARS)
+    return ChangedTool(name=tool.name, before=before, after=after, parts=parts)
+
+
+def _starts(entry: ServerConfig) -> str:
+    """Return what an entry starts, without the values of its variables and headers."""
+    parts = [entry.url or shlex.join([entry.command, *entry.args])]
+    if entry.cwd:
+        parts.append(f"in {entry.cwd}")
+    if entry.env:
+        parts.append(f"with the variables {', '.join(sorted(entry.env))}")
+    if entry.headers:
+        parts.append(f"with the headers {', '.join(sorted(entry.headers))}")
+    return one_line(Redactor().text(", ".join(parts)), max_chars=_MAX_CHARS)
