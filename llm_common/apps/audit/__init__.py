@@ -1,8 +1,6 @@
 """`llm-common audit`: what compactions dropped, in sessions that agents recorded."""
 
-from llm_common.apps.audit.findings import findings_of
-from llm_common.apps.audit.replay import replay
-from llm_common.apps.audit.report import report
+from llm_common.apps.audit.findings import findings_of, replay, report
 from llm_common.apps.audit.transcripts import transcripts_in
 
 __all__ = ["findings_of", "replay", "report", "transcripts_in"]

@@ -1,21 +1,45 @@
-"""What a recorded session cost, and what its compactions dropped. No text in it has a secret."""
+"""What a recorded session cost, what its compactions dropped, and what it costs behind llm-common.
+
+No text of a finding has a secret. `report` prints the findings on one screen, or all of them.
+"""
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
+from statistics import median
 from typing import Final
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
-from llm_common.agents import Redactor
+from llm_common.agents import InMemoryContextPointerStore, Redactor, Session, SessionConfig
 from llm_common.apps.audit.transcripts import Stretch, Transcript
-from llm_common.core import TokenCounter
-from llm_common.history import HistoryMessage, Losses, called_outputs, losses, texts_of
-from llm_common.text import stable_json
+from llm_common.core import TokenCounter, counter_label
+from llm_common.errors import TokenBudgetError
+from llm_common.history import (
+    HistoryMessage,
+    Losses,
+    Message,
+    called_outputs,
+    contains_value,
+    losses,
+    read_messages,
+    text_of,
+    texts_of,
+    values_needed,
+)
+from llm_common.text import one_line, stable_json
 
 _CALL_CHARS: Final = 200
 _REDACTOR: Final = Redactor()
+_FEW: Final = 3
+_LINE_CHARS: Final = 76  # behind four spaces
+MAX_CALLS: Final = 1_000
+"""Calls of a session that are replayed, from its beginning on."""
+MAX_TURNS: Final = 40
+"""Calls among them whose prompts are measured, at equal distances. Each takes a fold."""
 
 
 class Output(BaseModel):
@@ -156,3 +180,124 @@ def _losses(before: Stretch, stretch: Stretch) -> Losses:
     lost = losses(before.prompt, stretch.first_prompt, stretch.messages)
     said, values = map(_REDACTOR.text, lost.said), map(_REDACTOR.text, lost.values)
     return replace(lost, said=[*said], values=[*values])
+
+
+class Turn(BaseModel):
+    """A call to the model, and its prompt.
+
+    Attributes:
+        needed: How many earlier values the model needs for the calls of tools that it returns.
+        recorded_tokens: The tokens of the prompt as it was.
+        recorded_values: How many of these values it had.
+        tokens: The tokens of the prompt behind llm-common.
+        values: How many of these values it has.
+    """
+
+    needed: int
+    recorded_tokens: int
+    recorded_values: int
+    tokens: int
+    values: int
+
+
+async def replay(
+    transcript: Transcript, prompt_tokens: Sequence[int], config: SessionConfig
+) -> list[Turn]:
+    """Offload and fold a session as an agent would have.
+
+    Args:
+        transcript: The session.
+        prompt_tokens: The tokens of the recorded prompt of each call.
+        config: The limits.
+    """
+    # With a name, so that ids and token counts are those of each run.
+    session = Session(InMemoryContextPointerStore(), session_id="audit", config=config)
+    messages = [message for stretch in transcript.stretches for message in stretch.messages]
+    called = called_outputs(messages)
+    count = min(len(prompt_tokens), MAX_CALLS)
+    step = -(-count // MAX_TURNS)
+    turns: list[Turn] = []
+    earlier: list[HistoryMessage] = []
+    prompt: list[Message] = []
+    calls = 0
+    for stretch in transcript.stretches:
+        for index, message in enumerate(stretch.messages, len(stretch.kept)):
+            if index in stretch.calls:
+                calls += 1
+                if calls % step == 0:
+                    try:
+                        prompt = await session.fold(prompt)
+                    except TokenBudgetError:
+                        return turns  # the system messages are longer than the limit
+                    reply = [
+                        *takewhile(lambda part: part.role == "assistant", stretch.prompt[index:])
+                    ]
+                    needed = values_needed(reply, text_of(earlier))
+                    folded = read_messages(prompt)
+                    turns.append(
+                        Turn(
+                            needed=len(needed),
+                            recorded_tokens=prompt_tokens[calls - 1],
+                            recorded_values=_values_in(stretch.prompt[:index], needed),
+                            tokens=tokens_of(folded, config.counter),
+                            values=_values_in(folded, needed),
+                        )
+                    )
+                if calls == count:
+                    return turns
+            shown = message
+            for number, output in enumerate(message.outputs):
+                call = next(called).call
+                offloaded = await session.offload(
+                    output.value, tool=call.name, args=call.arguments, messages=prompt
+                )
+                shown = shown.with_output(number, str(offloaded))
+            prompt.append(shown.raw)
+            earlier.append(message)
+    return turns
+
+
+def _values_in(messages: Sequence[HistoryMessage], values: Sequence[str]) -> int:
+    """Return how many values messages have."""
+    text = text_of(messages)
+    return sum(contains_value(text, value) for value in values)
+
+
+def report(
+    audited: Sequence[tuple[Findings, Sequence[Turn]]],
+    config: SessionConfig,
+    *,
+    show_all: bool,
+    other_files: int,
+) -> str:
+    """Return what to print about sessions: all together, then the one that lost most.
+
+    Args:
+        audited: The sessions.
+        config: The limits of the comparison.
+        show_all: Whether to list all sessions and all of each, and not what matters most.
+        other_files: How many files have no session.
+    """
+    environment = Environment(  # noqa: S701 - text, not HTML
+        loader=PackageLoader("llm_common.apps.audit"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "line": lambda text, chars=_LINE_CHARS: one_line(text, max_chars=chars),
+        "median": median,
+        "number": "{:,.0f}".format,
+    }
+    return environment.get_template("report.jinja").render(
+        audited=sorted(
+            audited, key=lambda each: (-each[0].losses.total(), -sum(each[0].prompt_tokens))
+        ),
+        compactions=sum(len(findings.compactions) for findings, _ in audited),
+        config=config,
+        count=None if show_all else _FEW,
+        counter=counter_label(),
+        dropped=sum((findings.losses for findings, _ in audited), Counter()),
+        other_files=other_files,
+        tokens=sum(findings.tokens.total() for findings, _ in audited),
+    )
