@@ -20,8 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import TOO_LONG
-from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES, REQUEST_WAIT_S
+from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES, REQUEST_WAIT_S, TOO_LONG
 from llm_common.apps.gateway.servers.logins import LoginError
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,

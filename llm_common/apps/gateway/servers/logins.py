@@ -26,8 +26,7 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import limited_client
-from llm_common.apps.gateway.servers.limits import MAX_LOGIN_BYTES
+from llm_common.apps.gateway.servers.limits import MAX_LOGIN_BYTES, limited_client
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.runtime import default_config_dir, in_thread
 from llm_common.storage import FileBlobStore

@@ -23,8 +23,7 @@ from pydantic import AnyUrl
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import limited_client
-from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS, MAX_LOGIN_BYTES
+from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS, MAX_LOGIN_BYTES, limited_client
 from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of
 from llm_common.text import one_line
 

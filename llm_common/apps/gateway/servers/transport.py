@@ -31,12 +31,12 @@ from pydantic_core import from_json
 
 from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import limited_client
 from llm_common.apps.gateway.servers.limits import (
     MAX_LEFT_OUT,
     MAX_LINE_CHARS,
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARS,
+    limited_client,
 )
 from llm_common.apps.gateway.servers.logins import stored_login, wants_more_rights
 from llm_common.runtime import in_thread, in_thread_if_long
