@@ -31,14 +31,12 @@ from llm_common.text import one_line
 if TYPE_CHECKING:
     from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
     from llm_common.apps.gateway.configuration.install import HostPlan
-    from llm_common.apps.gateway.servers.records import ChangedTool
     from llm_common.apps.gateway.serving import GatewayReport
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
 _MAX_CHARS = 1_000  # of the names in an error
-_MAX_APPROVED_CHARS = 4_000  # of what a user approves, such as a description of 2,047 characters
 
 gateway = typer.Typer(
     cls=InertErrorGroup,
@@ -269,11 +267,12 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
         return
     for approval in approvals:
         if approval.starts:
-            starts = safe_line(approval.starts, max_chars=_MAX_APPROVED_CHARS)
+            starts = safe_text(approval.starts).plain
             typer.echo(f"{safe_line(approval.server)}: starts {starts}")
         for tool in approval.tools:
             typer.echo(f"{safe_line(approval.server)}: its tool {safe_line(tool.name)} changed")
-            _show_change(tool)
+            for line in tool.lines:
+                typer.echo(f"  {safe_text(line).plain}")
     confirm("Approve this?", yes=yes)
     approve_servers(settings, approvals)
 
@@ -424,17 +423,6 @@ def _show(report: "GatewayReport") -> None:
         lines.append(f"  the rule {safe_line(rule)} matches no tool")
     lines.append(f"  listed: {_listed(report)}")
     typer.echo("\n".join(lines))
-
-
-def _show_change(tool: "ChangedTool") -> None:
-    """Print the descriptions of a tool if they differ, and the other parts that changed."""
-    before, after = tool.before.description, tool.after.description
-    if before != after:
-        typer.echo(f"  - {safe_line(before, max_chars=_MAX_APPROVED_CHARS)}")
-        typer.echo(f"  + {safe_line(after, max_chars=_MAX_APPROVED_CHARS)}")
-    for field, text in tool.parts.items():
-        name = field.replace("_", " ")
-        typer.echo(f"  + {name}: {safe_line(text, max_chars=_MAX_APPROVED_CHARS)}")
 
 
 def _listed(report: "GatewayReport") -> str:

@@ -43,8 +43,7 @@ def test_a_definition_that_came_after_the_question_stays_pending(tmp_path: Path)
     assert changed_names(approved, [last]) == {"pay"}
     assert changed_names(approved, [tool("Pays, now faster.")]) == set()
     ((change,),) = [approval.tools for approval in pending(config)]
-    assert change.before.description == "Pays, now faster."
-    assert change.after.description == last.description
+    assert change.lines == ("- Pays, now faster.", f"+ {last.description}")
     approve(config, pending(config))
     assert pending(config) == ()
 

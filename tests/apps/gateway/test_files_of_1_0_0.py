@@ -49,8 +49,7 @@ def test_only_what_changed_after_its_approval_waits_for_one(folder: Path) -> Non
     config = config_of(folder)
     pay, far = pending(config)
     [change] = pay.tools
-    assert change.before.description == "Pays."
-    assert change.after.description == "Pays, now faster."
+    assert change.lines == ("- Pays.", "+ Pays, now faster.")
     assert (pay.starts, far.tools) == ("", ())
     assert far.starts
     approve(config, [pay, far])

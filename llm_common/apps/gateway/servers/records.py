@@ -251,15 +251,13 @@ class ChangedTool:
 
     Attributes:
         name: The tool's name at its server.
-        before: The tool as it was approved.
         after: The tool as the server has listed it last, which an approval approves.
-        parts: The other parts that changed, such as `input_schema`, as JSON of what they are now.
+        lines: What changed: the description as it was and is, and other parts as they are now.
     """
 
     name: str
-    before: ApprovedTool
     after: ApprovedTool
-    parts: Mapping[str, str]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +318,15 @@ def _records(config: GatewayConfig) -> ServerRecords:
 def _changed(before: ApprovedTool, tool: ServerTool) -> ChangedTool:
     after, now = ApprovedTool.of(tool), seen_parts(tool)
     names = {name for name, _ in before.digests.items() ^ after.digests.items()}
+    lines: list[str] = []
     if before.description != after.description:
         names.discard("description")  # both are shown
-    parts: dict[str, str] = {}
+        lines += [f"- {before.description}", f"+ {after.description}"]
     for name in sorted(names):
-        text = json.dumps(now.get(name), ensure_ascii=False)
-        parts[name] = one_line(visible(text), max_chars=_MAX_CHARS)
-    return ChangedTool(name=tool.name, before=before, after=after, parts=parts)
+        part = json.dumps(now.get(name), ensure_ascii=False)
+        lines.append(f"+ {name.replace('_', ' ')}: {visible(part)}")
+    shown = tuple(one_line(line, max_chars=_MAX_CHARS) for line in lines)
+    return ChangedTool(name=tool.name, after=after, lines=shown)
 
 
 def _starts(entry: ServerConfig) -> str:
