@@ -371,17 +371,15 @@ def query_of(args: Mapping[str, Any]) -> str:
             queue.extend(value.items())
         elif isinstance(value, list):
             queue.extend((name, item) for item in value)
-        elif isinstance(value, str) and not _names_a_place(name):
+        elif isinstance(value, str):
+            name_words = re.split(r"[^a-z]+", _CAMEL.sub("_", name).lower())
+            if not _PLACE_NAMES.isdisjoint(name_words):
+                continue
             for word in value[:remaining_chars].split():
                 if not _PLACE.fullmatch(word):
                     words.append(word)
                     remaining_chars -= len(word) + 1
     return " ".join(words)
-
-
-def _names_a_place(name: str) -> bool:
-    words = re.split(r"[^a-z]+", _CAMEL.sub("_", name).lower())
-    return not _PLACE_NAMES.isdisjoint(words)
 
 
 def _parsed(text: str) -> Any:

@@ -83,14 +83,6 @@ class ToolRules(BaseModel):
         """Return whether a tool with these names is allowed and not denied."""
         return any_matches(self.allow, server, names) and not any_matches(self.deny, server, names)
 
-    def pins(self, server: str, *names: str) -> bool:
-        """Return whether a tool with these names is always listed."""
-        return any_matches(self.pinned, server, names)
-
-    def keeps_whole(self, server: str, *names: str) -> bool:
-        """Return whether the results of a tool stay whole up to `MAX_WHOLE_TOKENS`."""
-        return any_matches(self.whole, server, names)
-
 
 class OAuthClient(BaseModel):
     """A client that is registered at a server's authorization server, for `gateway login`.
@@ -280,7 +272,7 @@ class GatewayConfig(BaseModel):
         for rules in self.rules_of(server):
             max_whole = rules.max_whole_tokens or max_whole
             max_preview = rules.max_preview_tokens or max_preview
-            is_whole = is_whole or rules.keeps_whole(server, *names)
+            is_whole = is_whole or any_matches(rules.whole, server, names)
         if is_whole:
             max_whole = max(max_whole, MAX_WHOLE_TOKENS)
         return ResultLimits(max_whole, min(max_preview, max_whole))

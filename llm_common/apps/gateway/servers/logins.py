@@ -125,8 +125,7 @@ class LoginStore:
             StoreError: If the file cannot be read or written.
         """
         with self._blobs.lock(_folder(login.resource)) as opened:
-            data = opened.get(_FILE)
-            current = _login(data, login.resource) if data is not None else None
+            current = _login(opened.get(_FILE), login.resource)
             if current is not None:
                 wanted = union_scopes(current.tokens.scope, scope)
                 newer = current.model_copy(update={"wanted_scope": wanted})
@@ -143,8 +142,7 @@ class LoginStore:
             StoreError: If the file cannot be read or written.
         """
         with self._blobs.lock(_folder(login.resource)) as opened:
-            data = opened.get(_FILE)
-            current = _login(data, login.resource) if data is not None else None
+            current = _login(opened.get(_FILE), login.resource)
             if current is None or current.tokens.access_token != login.tokens.access_token:
                 return current
             newer = _renew(current, self._timeout_s)
@@ -157,11 +155,11 @@ def _folder(url: str) -> str:
     return hashlib.sha256(resource_url_from_server_url(url).encode()).hexdigest()[:32]
 
 
-def _login(data: bytes, url: str) -> Login | None:
+def _login(data: bytes | None, url: str) -> Login | None:
     try:
-        login = Login.model_validate_json(data)
+        login = Login.model_validate_json(data or b"")
     except ValidationError:
-        return None  # of another version, so the user logs in again
+        return None  # there is none, or it is of another version, so the user logs in again
     return login if login.resource == resource_url_from_server_url(url) else None
 
 

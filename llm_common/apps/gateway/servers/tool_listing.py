@@ -142,7 +142,7 @@ class ToolListing:
                 name, shown_description(tool), shown_parameters(tool), counter
             )
             rules = config.rules_of(tool.server)
-            if any(rule.pins(tool.server, *self._rule_names(tool)) for rule in rules):
+            if any(any_matches(rule.pinned, tool.server, self._rule_names(tool)) for rule in rules):
                 pinned_names.add(name)
         self.pinned_names: Final = frozenset(pinned_names)
         self.tokens: Final = sum(self.definition_tokens.values())
