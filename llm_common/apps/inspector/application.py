@@ -25,7 +25,7 @@ from llm_common.agents import ContextPointer, FileContextPointerStore, output_la
 from llm_common.apps.inspector.rendering import PAGE_ROWS, content_policy, render
 from llm_common.apps.inspector.result_page import View, download, read_part, read_records
 from llm_common.apps.inspector.run_page import Marker, run_page
-from llm_common.apps.inspector.runs_page import OutputTokens, RecordedRuns
+from llm_common.apps.inspector.runs_page import RecordedRuns
 from llm_common.errors import (
     ConfigError,
     InvalidIdError,
@@ -163,7 +163,6 @@ class Inspector:
     def __init__(self, store: Path | str, traces: Path | str | None = None) -> None:
         self._store = FileContextPointerStore(store)
         self._blobs = self._store.records.blobs
-        self._tokens = OutputTokens(self._store)
         self._traces = str(traces) if traces else "no folder (use --traces)"
         self.runs = RecordedRuns(Path(traces) if traces else None)
 
@@ -322,10 +321,9 @@ class Inspector:
     def _show_runs(self, request: Request) -> Response:
         page_number = _read_number(request)
         runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
-        tokens = self._tokens.of(runs)
         rows = []
         for run in runs:
-            rows.append((run, flows(run, returned_tokens=tokens) if run.is_whole else None))
+            rows.append((run, flows(run) if run.is_whole else None))
         return _page(
             "runs.html",
             rows=rows,
@@ -341,7 +339,7 @@ class Inspector:
         return _page(
             "run.html",
             run=run,
-            page=run_page(run, returned_tokens=self._tokens.of([run])),
+            page=run_page(run),
             labels=labels(run),
             folder=folder,
             is_stored=folder in self._blobs.folders(),

@@ -8,11 +8,9 @@ from starlette.testclient import TestClient
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.application import Inspector
-from llm_common.core import DefaultCounter
 from llm_common.core.models import LLMUsage
 from llm_common.storage import folder_of
-from llm_common.text.display import to_json
-from llm_common.trace.lines import OffloadLine, RunBegin, RunEnd
+from llm_common.trace.lines import RunBegin, RunEnd
 from tests.apps.inspector.hostile_data import browser
 from tests.apps.inspector.test_pages import seen
 from tests.apps.inspector.test_run_story import output
@@ -82,29 +80,6 @@ def test_runs_are_listed_with_tokens_model_and_cost(client: TestClient, tmp_path
     page = seen(client.get("/runs").text)
     assert "How much? error q 1,000 250 m $0.7500 2.50" in page
     assert "1 q 0 0 m - 1.00" in page  # a call without a price makes the sum unknown
-
-
-async def test_the_tokens_of_stored_outputs_are_counted_not_estimated(
-    client: TestClient, store: FileContextPointerStore, tmp_path: Path
-) -> None:
-    numbers = [{"at": n * 1.37, "by": n * n} for n in range(900)]
-    pointer_id = (await save(store, "get_numbers", numbers)).rpartition("/")[2]
-    tokens = DefaultCounter().count(to_json(numbers))
-    line = OffloadLine(
-        session_id="q",
-        tool="get_numbers",
-        outcome="preview",
-        pointer_id=pointer_id,
-        total_chars=len(to_json(numbers)),
-        shown_chars=400,
-    )
-    write(tmp_path / "trace" / "q" / "1.jsonl", BEGIN, line, END)
-    assert f" {tokens:,} 100 " in seen(client.get("/runs").text)
-    assert f"Outputs: returned → shown {tokens:,} → 100 tokens" in seen(
-        client.get("/runs/q/1").text
-    )
-    store.delete(query_id="q")
-    assert "Outputs: returned → shown About " in seen(client.get("/runs/q/1").text)
 
 
 async def test_a_query_has_the_question_of_its_newest_run_beside_it(
