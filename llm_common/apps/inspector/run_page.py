@@ -1,12 +1,12 @@
 """The page of a run, the pages of its steps, and an index of several runs.
 
-Words and evidence in a prompt are marked, and rows of records in it are tables.
+Words of the question and evidence are marked in a prompt, which is shown as it was sent.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -45,12 +45,6 @@ SOURCE_NAMES: Final = {
 
 _INSTRUCTIONS: Final = frozenset({"", "system", "developer"})  # "" is the definition of a tool
 _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
-# A quoted cell may have bars in it. The first one follows the title of a table or a number.
-_CELL: Final = re.compile(
-    r'(?:^| \| )((?:[^|:"]{1,80}: )?"(?:[^"\\]|\\.)*"…?(?= \| |$)|.*?(?= \| |$))'
-)
-_MIN_CELLS: Final = 2
-_TITLE: Final = re.compile(r"([^|:]{1,80}): (.*)", re.DOTALL)
 _MIN_STEM_CHARS: Final = 4  # a shorter word has few forms, and begins many others
 _MAX_ENDING_CHARS: Final = 6
 _MIN_DIGITS: Final = 3  # a day or an hour would mark half of a table
@@ -69,24 +63,6 @@ class Fragment:
 
     text: str
     mark: Mark = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """A text between tables."""
-
-    fragments: tuple[Fragment, ...]
-    kind: Literal["text"] = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class TablePart:
-    """Rows of records. `title` is the text before the names of the columns."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[tuple[Fragment, ...], ...], ...]
-    kind: Literal["table"] = "table"
 
 
 class Marker:
@@ -112,33 +88,6 @@ class Marker:
         self._pattern = re.compile("|".join(groups) or r"(?!)", re.IGNORECASE)
         self._marks_left = _MAX_MARKS
         self.has_evidence = False
-
-    def parts(self, text: str, *, are_marked: bool) -> tuple[TextPart | TablePart, ...]:
-        """Return a text in parts. A line of cells with the names above it is a table."""
-        parts: list[TextPart | TablePart] = []
-        plain: list[str] = []
-        for width, group in groupby(text.split("\n"), key=_cell_count):
-            lines = [*group]
-            if width < _MIN_CELLS or len(lines) == 1:
-                plain += lines
-                continue
-            if plain:
-                parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
-                plain = []
-            parts.append(self._table(lines, are_marked=are_marked))
-        if plain:
-            parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
-        return tuple(parts)
-
-    def _table(self, lines: Sequence[str], *, are_marked: bool) -> TablePart:
-        head, *records = lines
-        match = _TITLE.fullmatch(head)
-        title, names = (match[1], match[2]) if match else ("Records", head)
-        rows = []
-        for record in records:
-            cells = _CELL.findall(record)
-            rows.append(tuple(self.fragments(cell, are_marked=are_marked) for cell in cells))
-        return TablePart(title, tuple(_CELL.findall(names)), tuple(rows))
 
     def around(self, text: str, *, before: int, chars: int) -> str:
         """Return the part of a text that begins before the first match, "" without a match."""
@@ -171,10 +120,6 @@ class Marker:
             end = match.end()
         fragments.append(Fragment(text[end:]))
         return tuple(fragments)
-
-
-def _cell_count(line: str) -> int:
-    return len(_CELL.findall(line))
 
 
 def _word_patterns(query: str) -> list[str]:
@@ -234,7 +179,7 @@ class ShownMessage:
     role: str
     chars: int
     is_context: bool
-    parts: tuple[TextPart | TablePart, ...]
+    fragments: tuple[Fragment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +232,9 @@ def run_page(
         is_context = role not in _INSTRUCTIONS
         if is_context:
             context.append(content)
-        parts = marker.parts(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
-        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
+        label = role or "definition of a tool"
+        fragments = marker.fragments(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
+        shown.append(ShownMessage(label, len(content), is_context, fragments))
     # A trace without texts can tell neither, and a single digit is in every text.
     values = [value for value in dict.fromkeys(evidence) if sent and len(value) > 1]
     present = _contained(values, "\n".join(context))

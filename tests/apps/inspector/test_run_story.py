@@ -9,10 +9,7 @@ import pytest
 
 from llm_common.apps.inspector import IndexEntry, render_html, render_index
 from llm_common.apps.inspector.run_page import (
-    Fragment,
     Marker,
-    TablePart,
-    TextPart,
     run_page,
     totals,
 )
@@ -67,16 +64,9 @@ def prompt(text: str, **fields: Any) -> ModelCallLine:
     return call().model_copy(update={"prompt": sent, **fields})
 
 
-def pieces(part: TextPart | TablePart) -> list[Fragment]:
-    """Return the fragments of a part, those of a table in the order of its cells."""
-    if isinstance(part, TextPart):
-        return [*part.fragments]
-    return [fragment for row in part.rows for cell in row for fragment in cell]
-
-
 def shown_fragments(text: str, query: str = "", *evidence: str) -> list[tuple[str, str]]:
-    [part] = Marker(query, evidence).parts(text, are_marked=True)
-    return [(piece.text, piece.mark) for piece in pieces(part) if piece.mark]
+    fragments = Marker(query, evidence).fragments(text)
+    return [(piece.text, piece.mark) for piece in fragments if piece.mark]
 
 
 def test_each_output_has_the_tokens_that_it_returned_and_that_are_shown() -> None:
@@ -184,26 +174,8 @@ def test_words_of_the_question_and_evidence_are_marked() -> None:
     ]
     assert shown_fragments("nothing here", QUESTION) == []
     assert shown_fragments("a.b (c) $x", "a.b", "(c)") == [("a.b", "word"), ("(c)", "evidence")]
-    [plain] = Marker(QUESTION, ()).parts(text, are_marked=False)
-    assert [piece.text for piece in pieces(plain)] == [text]
-
-
-def test_rows_of_records_are_tables() -> None:
-    text = (
-        "Table quakes: 2 records\n"
-        "Records: time | felt | place\n"
-        "1 |  | 38km ESE of Farkhar\n"
-        "2 | 438 | 35km S of Jarm\n"
-        "felt: 438 (1)\n"
-        "a lone | line"
-    )
-    before, table, after = Marker("", ()).parts(text, are_marked=True)
-    assert isinstance(table, TablePart)
-    assert (table.title, table.columns) == ("Records", ("time", "felt", "place"))
-    cells = [["".join(piece.text for piece in cell) for cell in row] for row in table.rows]
-    assert cells == [["1", "", "38km ESE of Farkhar"], ["2", "438", "35km S of Jarm"]]
-    assert [piece.text for piece in pieces(before)] == ["Table quakes: 2 records"]
-    assert [piece.text for piece in pieces(after)] == ["felt: 438 (1)\na lone | line"]
+    plain = Marker(QUESTION, ()).fragments(text, are_marked=False)
+    assert [piece.text for piece in plain] == [text]
 
 
 def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_evidence() -> None:
@@ -220,7 +192,7 @@ def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_eviden
     ]
     system, user = run_page(run_of(begin, *lines)).messages
     assert (system.is_context, user.is_context) == (False, True)
-    marks = [(piece.text, piece.mark) for piece in pieces(user.parts[0]) if piece.mark]
+    marks = [(piece.text, piece.mark) for piece in user.fragments if piece.mark]
     assert marks == [("6.1", "evidence"), ("near", "word"), ("Jarm", "word")]
     packed = run_of(begin, packing(text="packed text"))
     assert [message.role for message in run_page(packed).messages] == ["packed"]
@@ -344,12 +316,3 @@ def test_an_index_begins_with_its_lead_and_shows_evidence_instead_of_no_answer()
     assert '<p class="sum"><bdi>&lt;1&gt; of 1</bdi></p>' in page
     assert page.count('<p class="found">') == 2
     assert "No model was asked" not in page
-
-
-def test_a_bar_within_quotes_is_no_cell_of_a_shown_table() -> None:
-    text = 'customers: "id | no" | name\n1: 7 | "Eve | paid"\n2: "8 | 9" | null'
-    [table] = Marker("", ()).parts(text, are_marked=True)
-    assert isinstance(table, TablePart)
-    assert (table.title, table.columns) == ("customers", ('"id | no"', "name"))
-    cells = [["".join(piece.text for piece in cell) for cell in row] for row in table.rows]
-    assert cells == [["1: 7", '"Eve | paid"'], ['2: "8 | 9"', "null"]]
