@@ -222,11 +222,14 @@ class HostSession:
             return _text_result(await self.results.answer(name, arguments))
         if name == TOOL_SEARCH:
             return _text_result(await self.catalogue.search(str(arguments.get("query", ""))))
-        if name in (READ_CALL, TOOL_CALL):
-            return await self._call_by_name(params, arguments, host)
+        is_by_name = name in (READ_CALL, TOOL_CALL)
+        if is_by_name:
+            name, arguments = str(arguments.get("name", "")), arguments.get("arguments") or {}
         tool = await self.catalogue.find(name)
         if tool is None:
             return await self._unknown(name)
+        if is_by_name and (refusal := self._refusal(params.name, name, tool, arguments)):
+            return _text_result(refusal, is_error=True)
         return await self._run(name, tool, params, arguments, host)
 
     async def _unknown(self, name: str) -> types.CallToolResult:
@@ -240,33 +243,16 @@ class HostSession:
             text += f"; {server} has no tools: {problem}"
         return _text_result(text, is_error=True)
 
-    async def _call_by_name(
-        self,
-        params: types.CallToolRequestParams,
-        arguments: Mapping[str, Any],
-        host: HostContext | None,
-    ) -> CallResult:
-        """Run the tool that a call of `call_tool` names, after checking its arguments."""
-        name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
-        tool = await self.catalogue.find(name)
-        if tool is None:
-            return await self._unknown(name)
+    def _refusal(self, caller: str, name: str, tool: ServerTool, arguments: object) -> str:
+        """Return why one of the tools that call others does not run this tool, or ""."""
         # The host may have asked its user for one of the two tools only.
-        if params.name == READ_CALL and not is_marked_read_only(tool):
-            caller = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
-            return _text_result(
-                f"{name} was not run: it is not marked read-only. Run it with {caller}",
-                is_error=True,
-            )
-        if not isinstance(inner, dict):
-            return _text_result(
-                f"{name} was not run: its arguments must be one object with names as keys",
-                is_error=True,
-            )
+        if caller == READ_CALL and not is_marked_read_only(tool):
+            other = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
+            return f"{name} was not run: it is not marked read-only. Run it with {other}"
+        if not isinstance(arguments, dict):
+            return f"{name} was not run: its arguments must be one object with names as keys"
         # The host has no schema for these arguments, so it cannot have checked them.
-        if problems := self.catalogue.current.problems(name, inner):
-            return _text_result(problems, is_error=True)
-        return await self._run(name, tool, params, inner, host)
+        return self.catalogue.current.problems(name, arguments)
 
     async def _run(
         self,
