@@ -114,17 +114,17 @@ def find_query_id(store: "ContextPointerStore", text: str) -> str | None:
         if not QueryFiles.of(store.records.blobs, check_query_id(text)).is_empty:
             return text
     hashed = ToolContextManager.hash_query(text)
-    asked = []
+    query_ids = []
     for folder in store.records.blobs.folders():
         query_id = query_id_of(folder)
         # A run of a named session has the session's id before the hash.
         if query_id == hashed or query_id.endswith(f"/{hashed}"):
-            asked.append(query_id)
-    if len(asked) > 1:
+            query_ids.append(query_id)
+    if len(query_ids) > 1:
         raise typer.BadParameter(
-            f"{len(asked)} queries have this question: {listed(sorted(asked))}. Use an id"
+            f"{len(query_ids)} queries have this question: {listed(sorted(query_ids))}. Use an id"
         )
-    return asked[0] if asked else None
+    return query_ids[0] if query_ids else None
 
 
 def no_query(text: str) -> str:
@@ -159,11 +159,11 @@ def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> st
     if _POINTER_ID.fullmatch(text):
         return text
     stored = QueryFiles.of(store.records.blobs, query_id).by_pointer
-    found = sorted(pointer_id for pointer_id in stored if pointer_id.startswith(text))
-    if not found:
+    pointer_ids = sorted(pointer_id for pointer_id in stored if pointer_id.startswith(text))
+    if not pointer_ids:
         end(f"No pointer of the query begins with {text}. See context list.", ExitCode.NOTHING)
-    if len(found) > 1:
+    if len(pointer_ids) > 1:
         raise typer.BadParameter(
-            f"{len(found)} pointers begin with {text}: {listed(found)}. Use more digits"
+            f"{len(pointer_ids)} pointers begin with {text}: {listed(pointer_ids)}. Use more digits"
         )
-    return found[0]
+    return pointer_ids[0]

@@ -247,8 +247,8 @@ class HostSession:
         """Return why one of the tools that call others does not run this tool, or ""."""
         # The host may have asked its user for one of the two tools only.
         if caller == READ_CALL and not is_marked_read_only(tool):
-            other = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
-            return f"{name} was not run: it is not marked read-only. Run it with {other}"
+            call_tool = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
+            return f"{name} was not run: it is not marked read-only. Run it with {call_tool}"
         if not isinstance(arguments, dict):
             return f"{name} was not run: its arguments must be one object with names as keys"
         # The host has no schema for these arguments, so it cannot have checked them.

@@ -14,6 +14,7 @@ from llm_common.core import counter_label
 from llm_common.trace import read_trace
 
 _INDEX = "index.html"
+_YES_OR_NO = {True: "yes", False: "no"}
 
 
 def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console) -> None:
@@ -48,9 +49,9 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
             + safe_text(f"{evidence}\n", style="dim"),
             f"{result.tokens_returned:,}",
             f"{result.tokens_in_prompt:,}",
-            "yes" if result.in_first_tokens else "no",
-            "yes" if result.in_best_records else "no",
-            "yes" if result.in_prompt else "no",
+            _YES_OR_NO[result.in_first_tokens],
+            _YES_OR_NO[result.in_best_records],
+            _YES_OR_NO[result.in_prompt],
         )
     console.print(table)
     for number, result in enumerate(results, start=1):

@@ -325,8 +325,8 @@ def _changed(before: ApprovedTool, tool: ServerTool) -> ChangedTool:
     for name in sorted(names):
         part = json.dumps(now.get(name), ensure_ascii=False)
         lines.append(f"+ {name.replace('_', ' ')}: {visible(part)}")
-    shown = tuple(one_line(line, max_chars=_MAX_CHARS) for line in lines)
-    return ChangedTool(name=tool.name, after=after, lines=shown)
+    inert_lines = tuple(one_line(line, max_chars=_MAX_CHARS) for line in lines)
+    return ChangedTool(name=tool.name, after=after, lines=inert_lines)
 
 
 def _starts(entry: ServerConfig) -> str:
