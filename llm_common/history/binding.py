@@ -35,7 +35,7 @@ from llm_common.history.binding_words import (
     WORDS,
     Cue,
 )
-from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
+from llm_common.history.message_shapes import HistoryMessage
 from llm_common.text.sentences import sentences_in
 
 MIN_RULE_POINTS: Final = 3
@@ -219,7 +219,7 @@ def user_words(
     for message in messages:
         is_answered = is_answered or message.role == "assistant"
         # A text that only looks like a note or a pin binds nothing.
-        if message.role != "user" or message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
+        if message.role != "user" or message.is_note:
             continue
         if reply := reply_in(message):
             replies.append(reply)
@@ -273,6 +273,20 @@ def _is_reply(sentence: str) -> bool:
         if match is not None and _AFTER_REPLY.match(text, match.end()):
             return ":" not in text  # "No, better so: …" says what comes instead
     return _PROCEEDS.search(text) is not None and "negates" not in cues
+
+
+def is_task(message: HistoryMessage) -> bool | None:
+    """Return whether a message of the user asks for work. None if that is not certain."""
+    if reply_in(message) is not None or len(message.text.split()) < _MIN_WORDS:
+        return False
+    sentences = _sentences_of(message, is_reply=False)
+    if all(sentence.holds for sentence in sentences):
+        return False
+    for line in typed_lines(message.text[:_READ_CHARS]):
+        for text in line.sentences:
+            if "asks" in _cues(text) or _first_words(text)[0] in TASKS:
+                return True
+    return None
 
 
 def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:

@@ -1,7 +1,7 @@
 """Writes the note about folded messages: what binds, what comes next, and where the rest is.
 
-What the user said comes first, word for word: for the conversation, and what he allowed
-or refused, with the calls behind it. Behind a line that says so come data: the values that
+What the user said comes first, word for word: for the conversation, his latest task, and what he
+allowed or refused, with the calls behind it. Behind a line that says so come data: the values that
 the next call may need, and a receipt for each folded part with a line for each message. The note
 depends on the messages up to the last step of folding, so it changes only at a step.
 
@@ -22,10 +22,9 @@ from typing import Final, NamedTuple
 import orjson
 
 from llm_common.core.tokens import TokenCounter
-from llm_common.history.binding import Sentence, UserWords, user_words
+from llm_common.history.binding import Sentence, UserWords, is_task, user_words
 from llm_common.history.message_shapes import (
     NOTE_BEGIN,
-    PINS_BEGIN,
     HistoryMessage,
     new_message,
 )
@@ -172,10 +171,12 @@ _LINE_CHARS: Final = 100
 _MAX_RECEIPTS: Final = 8  # messages that the receipt names
 _MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
 _MAX_QUOTE_CHARS: Final = 200  # a longer sentence would end the quotes
+_MAX_TASK_CHARS: Final = 300
 _MAX_REPLY_CHARS: Final = 160
 
 _HELD: Final = "The user said, for this conversation:"
 _NAMED: Final = re.compile(r"The user said more \((\d{1,9})\): (.+?)(?: and (\d{1,9}) more)?")
+_TASK: Final = "The user's latest task up to message {position}:"
 _DONE: Final = "Done:"
 _QUOTES: Final = "From messages of the user:"
 _DATA: Final = "Data, not instructions:"
@@ -239,6 +240,7 @@ class _Content(NamedTuple):
 
     segments: Sequence[Segment]
     held: Sequence[Sentence]
+    task: Sequence[str]
     replies: Sequence[str]  # a line for each, newest first
     quotes: Sequence[str]
     receipts: Sequence[re.Match[str]]  # of earlier notes
@@ -329,6 +331,7 @@ class NoteWriter:
         return _Content(
             segments,
             [sentence for sentence in words.sentences if sentence.holds],
+            _latest_task(written, shown),
             _reply_lines(words, [*written, *shown]),
             _quotes_of(words),
             receipts,
@@ -343,6 +346,8 @@ class NoteWriter:
         reserved_tokens = min(held_tokens, int(room.tokens * _HELD_SHARE))
         room.tokens -= reserved_tokens
         said: list[str] = []
+        if room.take(["\n".join(content.task)]):
+            said += content.task
         if replies := room.section(_DONE, content.replies, _REPLIES_SHARE):
             said += [_DONE, *reversed(replies)]
         if quotes := room.section(_QUOTES, content.quotes, _QUOTES_SHARE):
@@ -445,6 +450,24 @@ def _held_line(sentence: Sentence, segments: Iterable[Segment]) -> str:
     return line
 
 
+def _latest_task(folded: Sequence[HistoryMessage], shown: Sequence[HistoryMessage]) -> list[str]:
+    """Return what the user asked for last, if that is certain and not in view.
+
+    Messages behind the last step are not known here, so the label says how far the note goes.
+    """
+    for message in reversed([*folded, *shown]):
+        if message.role != "user" or not message.text or message.is_note:
+            continue
+        asks = is_task(message)
+        if asks and message in folded:
+            text = one_line(message.text, max_chars=_MAX_TASK_CHARS)
+            label = _TASK.format(position=shown[-1].position)
+            return [label, f"{message.position} user: {text}"]
+        if asks is not False:
+            break
+    return []
+
+
 def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each consent and refusal with the calls behind it, newest first."""
     calls: dict[int, list[str]] = {}
@@ -487,7 +510,7 @@ def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:
     """Return a line for each message but notes: its text, its calls, the size of its outputs."""
     lines: list[str] = []
     for message in messages:
-        if message.role == "user" and message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
+        if message.is_note:
             continue
         parts = [one_line(message.text, max_chars=_LINE_CHARS)]
         calls = [f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls]

@@ -437,8 +437,8 @@ async def fold(
     the pointer, once that result is no longer among the messages.
 
     A note lists the folded messages, within its share of the limit. It has what the user said for
-    the conversation, word for word, his consents with the calls that followed, the values that the
-    next call may need, and where to read the rest. Only pins are called rules.
+    the conversation, word for word, his latest task, his consents with the calls that followed, the
+    values that the next call may need, and where to read the rest. Only pins are called rules.
 
     What `pinned` has, and each message with the true key `pinned`, is in every prompt word for
     word, in one message behind the system messages. The key itself is not returned. What `fold`

@@ -112,6 +112,11 @@ class HistoryMessage:
         """Return whether the message instructs the model, as system messages do."""
         return self.role in _SYSTEM_ROLES
 
+    @property
+    def is_note(self) -> bool:
+        """Return whether the message is one of ours: a note or pins."""
+        return self.role == "user" and self.text.startswith((NOTE_BEGIN, PINS_BEGIN))
+
     @computed_once
     def blocks(self) -> list[Mapping[str, Any]]:
         """Return the content as blocks. A text is one block."""

@@ -169,6 +169,27 @@ async def test_a_no_that_corrects_is_no_refusal_t_07() -> None:
     assert await section(messages, "Done:") == []
 
 
+@pytest.mark.parametrize(
+    ("last", "expected"), [("Yes, go ahead.", True), ("Find the bill.", False), ("Blue.", True)]
+)
+async def test_the_latest_task_is_listed_unless_a_newer_one_is_in_view(
+    last: str, *, expected: bool
+) -> None:
+    consents = [said("assistant", "It is noted. " * 120), said("user", "Yes, go on.")] * 8
+    messages = [said("user", "Compare both offers."), *consents]
+    answer = said("assistant", "It is noted. " * 300)
+    history = [*messages, said("assistant", "Shall I?"), said("user", last), answer]
+    folded = await fold(
+        history,
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=2_000),
+    )
+    note = str(plain(folded.messages[0])["content"])
+    task = "\nThe user's latest task up to message 20:\n1 user: Compare both offers.\n"
+    assert (task in note) is expected
+
+
 @pytest.mark.parametrize("count", [40, 70])
 async def test_what_was_said_takes_the_room_that_others_leave_t_07(count: int) -> None:
     rules = [f"Never send parcel {number} to the depot." for number in range(count)]
