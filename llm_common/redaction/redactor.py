@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from heapq import merge
 from io import StringIO
 from itertools import chain, count, pairwise
@@ -26,7 +25,6 @@ from llm_common.redaction.patterns import (
     SHAPE_RULES,
     Rule,
     Work,
-    alternation,
     unchecked,
 )
 from llm_common.redaction.secret_values import (
@@ -108,8 +106,8 @@ _SHORT_CHARS = 4_096
 _MIN_SHAPE_CHARS = 16  # of the shortest key in `patterns`
 _KEY_LITERALS = {"PRIVATE KEY", "Private-Lines"}
 _KEY_RULES = [rule for rule in SHAPE_RULES if not _KEY_LITERALS.isdisjoint(rule.literals)]
-_FORM_LITERALS = [(rule, tuple(map(str.encode, rule.literals))) for rule in FORM_RULES]
-_SHAPE_LITERALS = [(rule, tuple(map(str.encode, rule.literals))) for rule in SHAPE_RULES]
+_FORM_LITERALS = [(literal, rule) for rule in FORM_RULES for literal in rule.literals]
+_SHAPE_LITERALS = [(literal, rule) for rule in SHAPE_RULES for literal in rule.literals]
 _SHAPE_CHARS = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.%~:$"
 )
@@ -148,7 +146,6 @@ class Redactor:
     _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _assignments: Rule = field(init=False, repr=False, compare=False)
     _extra: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
-    _name_literals: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names: list[str] = []
@@ -163,7 +160,6 @@ class Redactor:
         # How to set a field of a frozen dataclass.
         object.__setattr__(self, "_names", tuple(names))
         object.__setattr__(self, "_assignments", assignments)
-        object.__setattr__(self, "_name_literals", tuple(map(str.encode, literals)))
         object.__setattr__(self, "_extra", tuple(extra))
 
     def is_secret_key(self, key: str) -> bool:
@@ -246,13 +242,11 @@ class Redactor:
         return self._rules_with_literals(data)
 
     def _rules_with_literals(self, data: bytes) -> list[Rule]:
-        low = data.lower()
+        low = _searchable(data.lower())
         candidates: list[Rule] = []
-        if any(literal in low for literal in self._name_literals):
+        if any(literal in low for literal in self._assignments.literals):
             candidates.append(self._assignments)
-        for rule, literals in _FORM_LITERALS:
-            if any(literal in low for literal in literals):
-                candidates.append(rule)
+        candidates += dict.fromkeys(rule for literal, rule in _FORM_LITERALS if literal in low)
         return [*candidates, *_shape_rules_for(data), *self._extra]
 
     def _strength(self, key: str) -> int:
@@ -399,11 +393,9 @@ def _letter(escape: re.Match[bytes]) -> bytes:
     return bytes([int(escape[1], 16)])
 
 
-@cache
-def _any_shape_literal() -> re.Pattern[bytes]:
-    """Return a pattern for the literals of all shapes."""
-    literals = chain.from_iterable(rule.literals for rule in SHAPE_RULES)
-    return re.compile(alternation(literals).encode())
+def _searchable(data: bytes) -> str:
+    """Return the bytes as a str, in which Python finds a literal five times as fast."""
+    return data.decode("latin-1")
 
 
 def _shape_rules_for(data: bytes) -> list[Rule]:
@@ -414,13 +406,8 @@ def _shape_rules_for(data: bytes) -> list[Rule]:
     if _LONG not in data.translate(_LONG_TABLE):
         return rules
     words = data.translate(_SHAPE_TABLE).split()
-    long = b" ".join([word for word in words if len(word) >= _MIN_SHAPE_CHARS])
-    # Most texts of a result are short and have no literal, and one search finds that out.
-    if len(long) <= _SHORT_CHARS and _any_shape_literal().search(long) is None:
-        return rules
-    for rule, literals in _SHAPE_LITERALS:
-        if any(literal in long for literal in literals):
-            rules.append(rule)
+    long = _searchable(b" ".join([word for word in words if len(word) >= _MIN_SHAPE_CHARS]))
+    rules += [rule for literal, rule in _SHAPE_LITERALS if literal in long]
     return list(dict.fromkeys(rules))
 
 
