@@ -131,15 +131,12 @@ class InMemoryMemory(FactMemory):
             return []
         now = datetime.now(UTC)
         weights = shortlist(_matches(lines, terms, filters, now), lines=len(lines), k=k)
-        word_counts: dict[int, int] = {}
-        old: set[int] = set()
+        shortlisted: list[tuple[int, int, bool]] = []
         for position in weights:
             line = lines[position - 1]
-            word_counts[position] = len(line.text.split())
-            if not line.is_current(now):
-                old.add(position)
+            shortlisted.append((position, len(line.text.split()), line.is_current(now)))
         hits: list[MemoryHit] = []
-        for position, score in best_lines(weights, word_counts, k=k, old=old):
+        for position, score in best_lines(weights, shortlisted, k=k):
             line = lines[position - 1]
             hits.append(
                 MemoryHit(
@@ -148,7 +145,7 @@ class InMemoryMemory(FactMemory):
                     score=score,
                     id=str(line.event_number),
                     key=line.entry.key,
-                    current=position not in old,
+                    current=line.is_current(now),
                 )
             )
         return hits

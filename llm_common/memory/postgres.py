@@ -463,19 +463,13 @@ class PostgresMemory(FactMemory):
         for term_number, position in rows:
             matches[term_number].append(position)
         weights = shortlist(list(matches.values()), lines=lines, k=k)
-        word_counts: dict[int, int] = {}
-        old: set[int] = set()
-        rows = await self._rows(
+        shortlisted = await self._rows(
             connection,
             """SELECT position, word_count, {current} FROM {schema}.events
                 WHERE scope = %s AND position = ANY(%s)""",
             [scope, list(weights)],
         )
-        for row in rows:
-            position, word_counts[position], is_current = row
-            if not is_current:
-                old.add(position)
-        return best_lines(weights, word_counts, k=k, old=old)
+        return best_lines(weights, shortlisted, k=k)
 
     async def _rewrite(self, connection: AsyncConnection) -> None:
         """Rewrite tables and indexes, which removes deleted rows and words from their pages."""

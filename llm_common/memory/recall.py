@@ -20,9 +20,9 @@ from the first vowel on.
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from llm_common._telemetry import Attribute, operation, retrieval_attributes
 from llm_common.core.models import MessageRole
@@ -147,24 +147,25 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
 
 
 def best_lines(
-    weights: Mapping[int, float],
-    word_counts: Mapping[int, int],
-    *,
-    k: int,
-    old: Collection[int] = (),
+    weights: Mapping[int, float], lines: Iterable[tuple[int, int, bool]], *, k: int
 ) -> list[tuple[int, float]]:
     """Score the lines of a shortlist.
 
     Args:
         weights: The result of `shortlist`.
-        word_counts: The number of words of each line by position. A line without a count has been
-            erased since, and is left out.
+        lines: Position and number of words of each line, and whether it is current. Other lines
+            have been erased since, and are left out. Lines that are not current rank last.
         k: Maximum number of lines to return.
-        old: Lines that are no longer current. They rank last.
 
     Returns:
         Position and score of the best lines, best first.
     """
+    word_counts: dict[int, int] = {}
+    old: set[int] = set()
+    for position, words, is_current in lines:
+        word_counts[position] = words
+        if not is_current:
+            old.add(position)
     mean = sum(word_counts.values()) / max(len(word_counts), 1)
     matched: dict[int, float] = {}
     for position, count in word_counts.items():
@@ -191,57 +192,51 @@ def _ordered(scores: Mapping[int, float]) -> list[tuple[int, float]]:
 
 
 P = ParamSpec("P")
+T = TypeVar("T")
 MemoryT = TypeVar("MemoryT")
+_Method = Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, T]]
+_RECORDS: Final = "gen_ai.memory.record.count"
 
 
-def writes_memory(
-    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]],
-) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]]:
-    """Observe a method that stores an event, as `upsert_memory` if it may replace another."""
+def _observed(
+    name: str, describe: Callable[[T], dict[str, Attribute]]
+) -> Callable[[_Method[MemoryT, P, T]], _Method[MemoryT, P, T]]:
+    """Return a decorator that records the calls of a memory's method as operations.
 
-    @wraps(method)
-    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        # Arguments are named here: `key` and `supersedes` are keyword-only in every memory.
-        name = "upsert_memory" if kwargs.get("key") or kwargs.get("supersedes") else "create_memory"
-        attributes = _attributes(memory) | {"gen_ai.memory.record.count": 1}
-        with operation(name, attributes=attributes) as span:
-            record_id = await method(memory, *args, **kwargs)
-            span.set_attribute("gen_ai.memory.record.id", record_id)
-        return record_id
+    Args:
+        name: The operation. A call that may replace an event is an `upsert_memory`.
+        describe: Returns the attributes of what the method returned.
+    """
 
-    return observed
+    def decorate(method: _Method[MemoryT, P, T]) -> _Method[MemoryT, P, T]:
+        @wraps(method)
+        async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            # Arguments are named here: `key` and `supersedes` are keyword-only in every memory.
+            may_replace = kwargs.get("key") or kwargs.get("supersedes")
+            operation_name = "upsert_memory" if may_replace else name
+            kind = {"llm_common.memory": type(memory).__name__}
+            with operation(operation_name, attributes=kind) as span:
+                returned = await method(memory, *args, **kwargs)
+                span.set_attributes(describe(returned))
+            return returned
 
+        return observed
 
-def searches_memory(
-    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]],
-) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]]:
-    """Observe a method that searches events, as `search_memory`."""
-
-    @wraps(method)
-    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
-        with operation("search_memory", attributes=_attributes(memory)) as span:
-            hits = await method(memory, *args, **kwargs)
-            scores = retrieval_attributes({str(hit.id): hit.score for hit in hits})
-            span.set_attributes({"gen_ai.memory.record.count": len(hits), **scores})
-        return hits
-
-    return observed
+    return decorate
 
 
-def forgets_memory(
-    method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]],
-) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]]:
-    """Observe a method that erases events, as `delete_memory`."""
-
-    @wraps(method)
-    async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> int:
-        with operation("delete_memory", attributes=_attributes(memory)) as span:
-            forgotten = await method(memory, *args, **kwargs)
-            span.set_attribute("gen_ai.memory.record.count", forgotten)
-        return forgotten
-
-    return observed
+def _describe_hits(hits: list[MemoryHit]) -> dict[str, Attribute]:
+    return {_RECORDS: len(hits)} | retrieval_attributes({hit.id: hit.score for hit in hits})
 
 
-def _attributes(memory: object) -> dict[str, Attribute]:
-    return {"llm_common.memory": type(memory).__name__}
+def _describe_event(event_id: str) -> dict[str, Attribute]:
+    return {_RECORDS: 1, "gen_ai.memory.record.id": event_id}
+
+
+def _describe_erasure(erased: int) -> dict[str, Attribute]:
+    return {_RECORDS: erased}
+
+
+writes_memory = _observed("create_memory", _describe_event)
+searches_memory = _observed("search_memory", _describe_hits)
+forgets_memory = _observed("delete_memory", _describe_erasure)

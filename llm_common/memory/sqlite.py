@@ -513,21 +513,18 @@ def _retrieve(
         # The join with newer facts is slower, so it is used only if there are superseded events.
         look_up = _positions_of_facts if has_facts and follows_facts(filters) else _positions
         weights = shortlist([look_up(connection, term, values) for term in terms], lines=lines, k=k)
-        word_counts: dict[int, int] = {}
-        old: set[int] = set()
-        columns = f"word_count, {_CURRENT}"
-        for row in _of_positions(connection, columns, list(weights), values):
-            position, word_counts[position], is_current = row
-            if not is_current:
-                old.add(position)
-        best = best_lines(weights, word_counts, k=k, old=old)
+        shortlisted = _of_positions(connection, f"word_count, {_CURRENT}", list(weights), values)
+        best = best_lines(weights, shortlisted, k=k)
         rows = _of_positions(
-            connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], values
+            connection,
+            f"id, session_id, key, {_CURRENT}, {_EVENT}",
+            [position for position, _ in best],
+            values,
         )
         events = {position: columns for position, *columns in rows}
     hits = []
     for position, score in best:
-        event_number, session_id, key, *columns = events[position]
+        event_number, session_id, key, is_current, *columns = events[position]
         hits.append(
             MemoryHit(
                 session_id=session_id,
@@ -535,7 +532,7 @@ def _retrieve(
                 score=score,
                 id=str(event_number),
                 key=key,
-                current=position not in old,
+                current=bool(is_current),
             )
         )
     return hits

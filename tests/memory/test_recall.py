@@ -7,7 +7,12 @@ from llm_common.memory.recall import MAX_MATCHES, best_lines, counted_terms, sho
 
 def best(matches: list[list[int]], *, lines: int, k: int = 4) -> list[int]:
     weights = shortlist(matches, lines=lines, k=k)
-    return [position for position, _ in best_lines(weights, dict.fromkeys(weights, 10), k=k)]
+    return ranked(weights, dict.fromkeys(weights, 10), k=k)
+
+
+def ranked(weights: dict[int, float], word_counts: dict[int, int], *, k: int) -> list[int]:
+    current = [(position, words, True) for position, words in word_counts.items()]
+    return [position for position, _ in best_lines(weights, current, k=k)]
 
 
 def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
@@ -33,10 +38,7 @@ def test_matches_that_reach_far_back_mean_a_rare_word_s3_05() -> None:
 
 def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
     weights = shortlist([[1, 50]], lines=100, k=2)
-    assert [position for position, _ in best_lines(weights, {1: 5, 50: 500}, k=2)] == [
-        1,
-        50,
-    ]
+    assert ranked(weights, {1: 5, 50: 500}, k=2) == [1, 50]
 
 
 def test_a_match_raises_the_lines_next_to_it_s3_05() -> None:
@@ -46,8 +48,8 @@ def test_a_match_raises_the_lines_next_to_it_s3_05() -> None:
 
 def test_a_line_without_a_word_count_is_left_out_s3_05() -> None:
     weights = shortlist([[1, 2]], lines=2, k=4)
-    assert [position for position, _ in best_lines(weights, {1: 3}, k=4)] == [1]
-    assert best_lines(weights, {}, k=4) == []
+    assert ranked(weights, {1: 3}, k=4) == [1]
+    assert ranked(weights, {}, k=4) == []
 
 
 @given(st.lists(st.sets(st.integers(1, 500), max_size=60), max_size=5), st.integers(1, 80))
@@ -55,20 +57,20 @@ def test_the_order_of_words_does_not_change_the_ranking_s3_05(
     words: list[set[int]], k: int
 ) -> None:
     matches = [sorted(positions, reverse=True) for positions in words]
-    ranked = best(matches, lines=500, k=k)
-    assert ranked == best(matches[::-1], lines=500, k=k)
-    assert len(ranked) == len(set(ranked)) == min(k, len(set().union(*words)))
+    order = best(matches, lines=500, k=k)
+    assert order == best(matches[::-1], lines=500, k=k)
+    assert len(order) == len(set(order)) == min(k, len(set().union(*words)))
     assert best(matches[:1], lines=500, k=k) == best([*matches[:1], []], lines=500, k=k)
 
 
 def test_a_match_raises_the_lines_around_it_by_distance_s3_05() -> None:
     weights = {10: 4.0, 12: 1.0, 30: 2.5, 50: 2.5, 70: 1.5}
-    ranked = [position for position, _ in best_lines(weights, dict.fromkeys(weights, 5), k=5)]
-    assert ranked == [10, 50, 30, 12, 70], "a quarter of 4 two lines away, and the newer first"
+    order = ranked(weights, dict.fromkeys(weights, 5), k=5)
+    assert order == [10, 50, 30, 12, 70], "a quarter of 4 two lines away, and the newer first"
 
 
 def test_only_the_nearer_side_of_a_line_counts_s3_05() -> None:
     # Otherwise, of equal lines, the newest would rank below those between two neighbours.
     positions = [*range(1, 11)]
     weights, counts = dict.fromkeys(positions, 1.0), dict.fromkeys(positions, 5)
-    assert best_lines(weights, counts, k=1)[0][0] == 10
+    assert ranked(weights, counts, k=1) == [10]
