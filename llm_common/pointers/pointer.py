@@ -62,7 +62,7 @@ def describe_result(
     texts: list[str] = []
     # Redacted as a structure, because a key can mark its value as a secret.
     leaves: list[tuple[str, str | float]] = []
-    _add_leaves(leaves, redactor.data(head, encoded=encode_json(head).data))
+    _add_leaves(leaves, redactor.data(head))
     for key, item in leaves:
         if isinstance(item, float):
             numbers.append(f"{key} {item:.6g}")

@@ -576,7 +576,7 @@ def _checked_name(name: object, what: str) -> str:
 
 def _redacted(plain: Json, redactor: Redactor) -> Json:
     try:
-        return redactor.data(plain, encoded=encode_json(plain).data)
+        return redactor.data(plain)
     except RecursionError as exc:
         raise UnserialisableError(
             "A value is nested too deeply to redact its secrets. Flatten it"

@@ -214,22 +214,17 @@ class Redactor:
         Raises:
             UnserialisableError: If a value has no JSON form.
         """
-        plain = to_plain(dict(args))
-        redacted = self.data(plain, encoded=encode_json(plain).data)
+        redacted = self.data(to_plain(dict(args)))
         assert isinstance(redacted, dict)
         return redacted
 
-    def data(self, plain: Json, *, encoded: bytes) -> Json:
+    def data(self, plain: Json) -> Json:
         """Redact plain data: values under secret names, and secrets in texts and keys.
 
         Structure and order stay, and so do None, true and false under any name. Returns the same
-        object if no rule can match.
-
-        Args:
-            plain: The data. It is not changed.
-            encoded: The same data as JSON.
+        object if no rule can match, and does not change it.
         """
-        rules = self._candidate_rules(encoded)
+        rules = self._candidate_rules(encode_json(plain).data)
         return self._redact_value(plain, _Scan(rules)) if rules else plain
 
     def _candidate_rules(self, data: bytes) -> list[Rule]:
