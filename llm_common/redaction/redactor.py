@@ -101,7 +101,8 @@ _ESCAPED_BYTES = re.compile(_ESCAPED.pattern.encode())
 _ESCAPES = tuple(f"\\u00{digit}".encode() for digit in range(2, 8))
 # A cut may leave so little of a secret that it is not recognised: read on, and drop the end.
 _MAX_CUT_CHARS = 512
-_FEW_RULES = 8
+# The patterns of as many take as long on a short text as a search for all literals.
+_FEW_RULES = 40
 _SHORT_CHARS = 4_096
 _MIN_SHAPE_CHARS = 16  # of the shortest key in `patterns`
 _KEY_LITERALS = {"PRIVATE KEY", "Private-Lines"}
