@@ -126,6 +126,9 @@ def measure_saves(setting: Setting) -> Outcome:
         limits = [
             Limit(f"ms: save {JUDGED}, full", wall.columns[JUDGED].median_ms(FULL), 5),
             *limits_beside_peers(wall.columns[JUDGED], f"save {JUDGED}", setting.peers),
+            *limits_beside_peers(
+                cpu.columns[JUDGED], f"save {JUDGED}, CPU", setting.peers, most=2.5
+            ),
         ]
     return [cpu, wall], limits
 
