@@ -19,10 +19,13 @@ from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 from weakref import WeakMethod, WeakSet
 
+from cachetools import LRUCache
+
 from llm_common.errors import NoThreadError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+KeyT = TypeVar("KeyT")
 
 MAX_WORK_THREADS: Final = 8
 """For reads and rankings. More threads would wait for the disk or the GIL."""
@@ -127,6 +130,57 @@ def _renew_locks() -> None:
 
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_renew_locks)
+
+
+class SharedCache(Generic[KeyT, T]):
+    """An LRU cache that threads share. Empty in a child that was forked during a change.
+
+    Args:
+        max_size: Maximum number of values, or maximum sum of their sizes.
+        size_of: Returns the size of a value. None counts each value as 1.
+    """
+
+    def __init__(self, max_size: int, size_of: Callable[[T], int] | None = None) -> None:
+        self._max_size = max_size
+        self._size_of = size_of
+        # Readers need the lock too: `get` of an LRU cache changes the order of its entries.
+        self._lock = ForkSafeLock(self._reset)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._values: LRUCache[KeyT, T] = LRUCache(self._max_size, getsizeof=self._size_of)
+
+    def get(self, key: KeyT) -> T | None:
+        """Return the value of a key, or None."""
+        with self._lock:
+            return self._values.get(key)
+
+    def get_or_make(self, key: KeyT, make: Callable[[], T]) -> T:
+        """Return the value of a key, which one thread makes while the others wait."""
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = make()
+            return self._values[key]
+
+    def put(self, key: KeyT, value: T) -> None:
+        """Set the value of a key. It must not be larger than the cache."""
+        with self._lock:
+            self._values[key] = value
+
+    def remove(self, key: KeyT) -> None:
+        """Remove the value of a key, if the cache has it."""
+        with self._lock:
+            self._values.pop(key, None)
+
+    def keys(self) -> list[KeyT]:
+        """Return the keys of all values."""
+        with self._lock:
+            return list(self._values)
+
+    def clear(self) -> None:
+        """Remove all values."""
+        with self._lock:
+            self._values.clear()
 
 
 class computed_once(Generic[T]):  # noqa: N801 - reads as a decorator

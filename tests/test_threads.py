@@ -16,6 +16,7 @@ from llm_common import _threads
 from llm_common._threads import (
     MAX_TOOL_THREADS,
     ForkSafeLock,
+    SharedCache,
     Threads,
     computed_once,
     computing,
@@ -239,3 +240,54 @@ def test_two_threads_compute_at_a_time_and_a_third_waits_no_longer_than_its_limi
         assert turn.wait(60)
         for thread in (waiting, *(thread for thread, _ in running)):
             thread.join(60)
+
+
+def test_a_cache_keeps_what_was_used_last_within_its_size() -> None:
+    cache: SharedCache[str, bytes] = SharedCache(20, len)
+    cache.put("a", b"1234567890")
+    cache.put("a", b"1")
+    cache.put("b", b"1234567890")
+    assert cache.get("a") == b"1"
+    cache.put("c", b"1234567890")
+    assert cache.get("b") is None
+    assert sorted(cache.keys()) == ["a", "c"]
+    cache.remove("a")
+    cache.remove("a")
+    cache.clear()
+    assert cache.keys() == []
+
+
+@FORKS
+def test_a_child_forked_during_a_change_has_an_empty_cache_f_201() -> None:
+    cache: SharedCache[str, int] = SharedCache(1)
+    cache.put("a", 1)
+
+    def use() -> None:
+        assert cache.get("a") is None
+        cache.put("b", 2)
+        assert cache.get("b") == 2
+
+    with held_by_a_thread(cache._lock):
+        assert run_in_child(use) == 0
+    assert cache.get("a") == 1
+
+
+def test_threads_share_a_cache_and_make_each_value_once() -> None:
+    cache: SharedCache[int, object] = SharedCache(20)
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    def work(number: int) -> None:
+        for turn in range(300):
+            cache.get_or_make((number + turn) % 20, make)
+            cache.get(turn % 20)
+
+    threads = [Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == len(cache.keys()) == 20

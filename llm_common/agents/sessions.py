@@ -6,12 +6,11 @@ import logging
 import secrets
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from cachetools import LRUCache
-
-from llm_common._threads import ForkSafeLock
+from llm_common._threads import SharedCache
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import checked_session_id
 from llm_common.agents.session.session import Session
@@ -90,8 +89,8 @@ class Sessions:
         unnamed = Session(store, session_id=f"session_{secrets.token_hex(16)}", config=self.config)
         self.store: Final = unnamed.store
         self._unnamed = unnamed
-        self._live: LRUCache[str, Session] = LRUCache(_MAX_LIVE)
-        self._lock = ForkSafeLock(self._forget_live)
+        # Two threads of a framework must get the same session, with the same turns.
+        self._live: SharedCache[str, Session] = SharedCache(_MAX_LIVE)
         self._warned = False
         self._served: set[str] | None = None
         if clear_on_exit:
@@ -132,13 +131,8 @@ class Sessions:
             self._served.add(session_id)
         if session_id == self._unnamed.session_id:
             return self._unnamed
-        # Two threads of a framework must get the same session, with the same turns.
-        with self._lock:
-            if session_id not in self._live:
-                self._live[session_id] = Session(
-                    self.store, session_id=session_id, config=self.config
-                )
-            return self._live[session_id]
+        make = partial(Session, self.store, session_id=session_id, config=self.config)
+        return self._live.get_or_make(session_id, make)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools as every session has them, for their definitions.
@@ -147,9 +141,6 @@ class Sessions:
             ConfigError: If a name is not allowed.
         """
         return self._unnamed.tools()
-
-    def _forget_live(self) -> None:
-        self._live = LRUCache(_MAX_LIVE)
 
     def _clear_served(self) -> None:
         for session_id in self._served or ():

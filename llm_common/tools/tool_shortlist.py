@@ -8,9 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from cachetools import LRUCache
-
-from llm_common._threads import ForkSafeLock
+from llm_common._threads import SharedCache
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError
 from llm_common.ranking.embeddings import Embedder
@@ -43,23 +41,21 @@ class ToolIndexes:
     def __init__(self, embedder: Embedder | None, counter: TokenCounter) -> None:
         self._embedder = embedder
         self._counter = counter
-        self._lock = ForkSafeLock(self._reset)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._indexed: LRUCache[tuple[str, ...], IndexedTools] = LRUCache(_MAX_INDEXED)
+        self._indexed: SharedCache[tuple[str, ...], IndexedTools] = SharedCache(_MAX_INDEXED)
 
     def index(self, definitions: Sequence[ToolDefinition]) -> IndexedTools:
         """Return the index of these tools, which is built once."""
         # By the whole texts, since a tool may change under the same name.
         texts = tuple(definition.text for definition in definitions)
-        with self._lock:  # indexing thousands of tools takes seconds, so only one thread does it
-            if texts not in self._indexed:
-                tokens = {}
-                for definition, text in zip(definitions, texts, strict=True):
-                    tokens[definition.name] = self._counter.count(text)
-                self._indexed[texts] = IndexedTools(ToolIndex(definitions, self._embedder), tokens)
-            return self._indexed[texts]
+
+        def make() -> IndexedTools:
+            tokens = {}
+            for definition, text in zip(definitions, texts, strict=True):
+                tokens[definition.name] = self._counter.count(text)
+            return IndexedTools(ToolIndex(definitions, self._embedder), tokens)
+
+        # Indexing thousands of tools takes seconds, so only one thread does it.
+        return self._indexed.get_or_make(texts, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +91,9 @@ class ToolShortlist:
         self._indexes = indexes
         self._max_tokens = max_tokens
         self._limit = limit
-        self._lock = ForkSafeLock(self._forget_found)
         self._offered: tuple[ToolDefinition, ...] = ()
         self._shown: tuple[str, ...] = ()
-        self._forget_found()
-
-    def _forget_found(self) -> None:
-        self._found: LRUCache[str, None] = LRUCache(MAX_FOUND)
+        self._found: SharedCache[str, None] = SharedCache(MAX_FOUND)
 
     def choose(
         self,
@@ -121,17 +113,12 @@ class ToolShortlist:
             keep: Names of tools that are always shown.
         """
         indexed = self._indexes.index(definitions)
-        with self._lock:
-            self._offered = tuple(definitions)
-            shown_before = self._shown
-            always_shown = {*keep, *self._found}
+        self._offered = tuple(definitions)
         if sum(indexed.tokens.values()) <= self._max_tokens:
             names: tuple[str, ...] = tuple(indexed.tokens)
         else:
-            # Without the lock, since a ranking takes milliseconds. The later of two choices counts.
-            names = self._fitting(indexed, texts, always_shown, shown_before)
-            with self._lock:
-                self._shown = names
+            names = self._fitting(indexed, texts, {*keep, *self._found.keys()}, self._shown)
+            self._shown = names  # the later of two choices counts
         return ToolChoice(
             offered=len(indexed.tokens),
             names=names,
@@ -169,14 +156,12 @@ class ToolShortlist:
             words: A description of the tool's work.
             limit: Maximum number of tools.
         """
-        with self._lock:
-            offered = self._offered
+        offered = self._offered
         by_name = {definition.name: definition for definition in offered}
         ranked = self._indexes.index(offered).ranking.rank(words, limit)
         rows = [row for row in ranked if row.why]
-        with self._lock:
-            for row in reversed(rows):  # the best one becomes the newest, which is dropped last
-                self._found[row.name] = None
+        for row in reversed(rows):  # the best one becomes the newest, which is dropped last
+            self._found.put(row.name, None)
         return tuple(by_name[row.name] for row in rows)
 
 

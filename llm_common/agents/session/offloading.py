@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final, Literal, NamedTuple
 
-from cachetools import LRUCache
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._telemetry import record
-from llm_common._threads import ForkSafeLock, computing, in_thread
+from llm_common._threads import SharedCache, computing, in_thread
 from llm_common.agents.session.config import OffloadPolicy, SessionConfig
 from llm_common.agents.session.saved import SavedResults, View
 from llm_common.agents.session.trace import SessionTrace
@@ -294,9 +293,9 @@ class Offloading:
         self._saved = saved
         self._config = config
         self._trace = trace
-        # A framework does not say when a turn ends, so only the oldest turns are dropped.
-        self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
-        self._lock = ForkSafeLock(self._forget_turns)
+        # A framework does not say when a turn ends, so only the oldest turns are dropped. It may
+        # run the calls of a turn in threads, and they must share one budget.
+        self._turns: SharedCache[str, OffloadTurn] = SharedCache(_MAX_TURNS)
 
     async def offload(
         self,
@@ -330,7 +329,8 @@ class Offloading:
             if not isinstance(value, kind):
                 raise TypeError(f"{name} must be {hint}, got {type(value).__name__}")
         if not isinstance(turn, OffloadTurn):
-            turn = self._turn(turn, query, messages or ())
+            make = partial(self._new_turn, query, messages or ())
+            turn = make() if turn is None else self._turns.get_or_make(turn, make)
         if isinstance(result, bytes) and pointer is None:
             # The output of a subprocess is a text. What is not stays bytes.
             with suppress(UnicodeDecodeError):
@@ -431,26 +431,15 @@ class Offloading:
 
         return await in_thread(cut)
 
-    def _forget_turns(self) -> None:
-        self._turns = LRUCache(_MAX_TURNS)
-
-    def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
-        """Return the turn of a name, or a new one."""
-        # Frameworks run the calls of a turn in threads too, and they must share one budget.
-        with self._lock:
-            if name is not None and name in self._turns:
-                return self._turns[name]
-            calls = 1
-            if messages:
-                query = query or last_question(messages)
-                newest = (len(message.calls) for message in newest_first(messages))
-                calls = next(filter(None, newest), 1)
-            turn = OffloadTurn(
-                self._config.offload, query=query, calls=calls, counter=self._config.counter
-            )
-            if name is not None:
-                self._turns[name] = turn
-            return turn
+    def _new_turn(self, query: str, messages: Sequence[Message]) -> OffloadTurn:
+        calls = 1
+        if messages:
+            query = query or last_question(messages)
+            newest = (len(message.calls) for message in newest_first(messages))
+            calls = next(filter(None, newest), 1)
+        return OffloadTurn(
+            self._config.offload, query=query, calls=calls, counter=self._config.counter
+        )
 
 
 def shorter_form(

@@ -8,6 +8,7 @@ So a session of such an id would be the run of another session.
 import asyncio
 import hashlib
 import logging
+import math
 import os
 import re
 import secrets
@@ -21,9 +22,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from cachetools import LRUCache
-
-from llm_common._threads import ForkSafeLock, in_thread
+from llm_common._threads import SharedCache, in_thread
 from llm_common.errors import (
     CorruptPointerError,
     InvalidIdError,
@@ -179,7 +178,8 @@ class SavedResults:
         self._stored: dict[str, set[str]] = {}  # the ids that `clear_files` removes, by query
         self._erased: set[str] = set()
         self._saving: set[asyncio.Task[ContextPointer]] = set()
-        self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
+        self._cache: SharedCache[tuple[str, str], bytes] = SharedCache(_MAX_CACHED_BYTES, len)
+        self._max_cached_bytes = min(persist_threshold, _MAX_CACHED_BYTES)
 
     async def save(
         self,
@@ -257,7 +257,8 @@ class SavedResults:
         self._keep(pointer)
         if self._ttl_s is not None:
             _collect_hourly(self.store)
-        if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
+        is_small = (pointer.result_bytes or math.inf) <= self._max_cached_bytes
+        if pointer.expires_at is None and is_small:
             # As bytes, since the caller may change the result later.
             payload = encode_json(result).data
             # The result may have changed during the save, or the store has redacted it.
@@ -598,55 +599,6 @@ def store_of(store: object) -> ContextPointerStore:
     raise TypeError(
         f"store is a {type(store).__name__}; pass a ContextPointerStore or the path of a folder"
     )
-
-
-class ResultCache:
-    """A thread-safe LRU cache of results as bytes, by query id and pointer id.
-
-    Args:
-        max_item_bytes: Maximum bytes of a result.
-        max_bytes: Maximum bytes of all results.
-    """
-
-    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
-        # An `LRUCache` raises for an item that is larger than the cache.
-        self._max_item_bytes = min(max_item_bytes, max_bytes)
-        self._max_bytes = max_bytes
-        self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
-        # Readers need the lock too: `get` of an LRU cache changes the order of its entries.
-        self._lock = ForkSafeLock(self._reset)
-
-    def _reset(self) -> None:
-        self._results = LRUCache(self._max_bytes, getsizeof=len)
-
-    def takes(self, size: int | None) -> bool:
-        """Return whether the cache keeps a result of that size."""
-        return size is not None and size <= self._max_item_bytes
-
-    def put(self, key: tuple[str, str], payload: bytes) -> None:
-        """Replace the result of a key, or remove it if the new one is too long."""
-        with self._lock:
-            self._results.pop(key, None)
-            if self.takes(len(payload)):
-                self._results[key] = payload
-
-    def get(self, key: tuple[str, str]) -> bytes | None:
-        """Return the result of a key, or None."""
-        with self._lock:
-            return self._results.get(key)
-
-    def remove(self, key: tuple[str, str]) -> None:
-        """Remove the result of a key, if the cache has it."""
-        with self._lock:
-            self._results.pop(key, None)
-
-    def clear(self) -> None:
-        """Remove every result."""
-        with self._lock:
-            self._results.clear()
-
-    def __len__(self) -> int:
-        return len(self._results)
 
 
 def _key(pointer: ContextPointer) -> tuple[str, str]:
