@@ -35,11 +35,8 @@ MAX_IDS: Final = 50
 class Span(Protocol):
     """The span that a `with span(...)` block receives."""
 
-    def set_attribute(self, key: str, value: Attribute) -> None:
-        """Add an attribute to the span."""
-
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        """Add several attributes to the span."""
+        """Add attributes to the span."""
 
     def fail(self, error_type: str) -> None:
         """Mark the span as failed with an error class."""
@@ -53,9 +50,6 @@ class _NoSpan:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
-
-    def set_attribute(self, key: str, value: Attribute) -> None:
         pass
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
@@ -95,7 +89,7 @@ class _Recorded:
         if kind is not None and issubclass(kind, Exception):
             self.fail(kind.__name__)
         elif kind is not None:  # cancelled, or the program's end, neither of which is an error
-            self.set_attribute("llm_common.ended_by", kind.__name__)
+            self.set_attributes({"llm_common.ended_by": kind.__name__})
         if self._token is not None:
             self._api.context.detach(self._token)
         self._current.end()
@@ -103,14 +97,11 @@ class _Recorded:
     def _attached(self) -> object:
         return self._api.context.attach(self._api.trace.set_span_in_context(self._current))
 
-    def set_attribute(self, key: str, value: Attribute) -> None:
-        self._current.set_attribute(key, value)
-
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         self._current.set_attributes(attributes)
 
     def fail(self, error_type: str) -> None:
-        self.set_attribute("error.type", error_type)
+        self.set_attributes({"error.type": error_type})
         # `record_exception` would add the text and the stack, which may contain user data.
         self._current.add_event("exception", {"exception.type": error_type})
         self._current.set_status(self._api.trace.StatusCode.ERROR, error_type)

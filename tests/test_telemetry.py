@@ -12,7 +12,7 @@ from tests.programs import printed
 
 def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) -> None:
     with _telemetry.span("llm_common.test", {"count": 3}) as span:
-        span.set_attribute("state", "ok")
+        span.set_attributes({"state": "ok"})
     (finished,) = exported.get_finished_spans()
     assert finished.name == "llm_common.test"
     assert dict(finished.attributes or {}) == {"count": 3, "state": "ok"}
@@ -64,7 +64,7 @@ import sys
 sys.modules["opentelemetry"] = None
 from llm_common._telemetry import operation, span
 with span("llm_common.test", {"count": 3}) as current:
-    current.set_attribute("state", "ok")
+    current.set_attributes({"state": "ok"})
 with operation("execute_tool", "tool", detached=True) as current, current.active():
     current.fail("ToolError")
 print("done")

@@ -368,7 +368,7 @@ async def _recorded(
             exc.locate(
                 model=model or _stored(client, "default_model"), host=_stored(client, "host")
             )
-            current.set_attribute("llm_common.error.code", error)
+            current.set_attributes({"llm_common.error.code": error})
             raise
         finally:  # also records a cancelled call, which the endpoint may charge
             latency_ms = round((time.perf_counter() - started) * 1000)

@@ -220,7 +220,7 @@ class ContextPointerStore:
 
         with span("llm_common.pointers.save") as current:
             pointer = await self._in_thread(save)
-            current.set_attribute("llm_common.result_bytes", pointer.result_bytes or 0)
+            current.set_attributes({"llm_common.result_bytes": pointer.result_bytes or 0})
         return pointer
 
     async def as_stored(self, result: Any) -> Any:
@@ -259,7 +259,7 @@ class ContextPointerStore:
             # Filtered on each list, since a pointer expires without any change on disk.
             alive = [pointer for pointer in listing.pointers if not has_expired(pointer, now)]
             listing = listing.model_copy(update={"pointers": tuple(alive)})
-            current.set_attribute("llm_common.pointers", len(listing.pointers))
+            current.set_attributes({"llm_common.pointers": len(listing.pointers)})
         return listing
 
     def queries(self) -> builtins.list[QuerySummary]:

@@ -141,7 +141,7 @@ class Planner:
                 attempts=attempts,
                 max_tokens=THINKING_TOKENS + self._max_tasks * _TASK_TOKENS,
             )
-            span.set_attribute("llm_common.tasks", len(reply.tasks))
+            span.set_attributes({"llm_common.tasks": len(reply.tasks)})
         # An error instead of a cut: the last tasks are those that need the results of the others.
         if len(reply.tasks) > self._max_tasks:
             message = (

@@ -232,17 +232,21 @@ class ModelCall:
         if not self._has_begun:
             self._has_begun = True
             seconds = perf_counter() - self._started
-            self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+            self._span.set_attributes({"gen_ai.response.time_to_first_chunk": seconds})
 
     def record_response(self, response: LLMResponse) -> LLMResponse:
         """Record a whole answer, and return it."""
         reasons = []
         if response.finish_reason:
             reasons.append(response.finish_reason[:_MAX_CHARS])
-        # The model that answered, as the endpoint names it.
-        self._span.set_attribute("gen_ai.response.model", response.model[:_MAX_CHARS])
-        self._span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
-        self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
+        self._span.set_attributes(
+            {
+                # The model that answered, as the endpoint names it.
+                "gen_ai.response.model": response.model[:_MAX_CHARS],
+                "gen_ai.response.id": response.id[:_MAX_CHARS],
+                "gen_ai.response.finish_reasons": reasons,
+            }
+        )
         return response
 
 
@@ -301,8 +305,12 @@ def chat_call(
 def _record_charges(current: Span, bill: Bill) -> None:
     """Record tokens and dollars on the span."""
     if bill.usage is not None:
-        current.set_attribute("gen_ai.usage.input_tokens", bill.usage.prompt_tokens)
-        current.set_attribute("gen_ai.usage.output_tokens", bill.usage.completion_tokens)
-        current.set_attribute("gen_ai.usage.cache_read.input_tokens", bill.usage.cached_tokens)
+        current.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": bill.usage.prompt_tokens,
+                "gen_ai.usage.output_tokens": bill.usage.completion_tokens,
+                "gen_ai.usage.cache_read.input_tokens": bill.usage.cached_tokens,
+            }
+        )
     if bill.cost_usd is not None:
-        current.set_attribute("llm_common.cost_usd", bill.cost_usd)
+        current.set_attributes({"llm_common.cost_usd": bill.cost_usd})
