@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -99,21 +99,13 @@ class Endpoint:
             LLMConnectionError: If there is no connection, it broke, or the endpoint is closed.
             MalformedReplyError: If the reply is not a JSON object, is damaged or is too long.
         """
-        try:
-            with translate_errors(timeout_s=timeout_s):
-                async with self._client().stream(
-                    "POST", self._url, content=body, headers=self._headers
-                ) as reply:
-                    if reply.status_code != httpx.codes.OK:
-                        raise await _error_of(reply, charge)
-                    received = await read_body(reply, max_bytes=self._max_response_bytes)
-            payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
-            charge(payload)
-            if payload.get("error"):
-                raise reported_error(payload["error"])
-        except LLMStatusError as exc:
-            self.remove_key(exc)
-            raise
+        with translate_errors(timeout_s=timeout_s):
+            async with aclosing(await self._send(body, {}, timeout_s, charge)) as reply:
+                received = await read_body(reply, max_bytes=self._max_response_bytes)
+        payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
+        charge(payload)
+        if payload.get("error"):
+            raise self.without_key(reported_error(payload["error"]))
         return payload
 
     async def open_stream(self, body: bytes, *, timeout_s: float, charge: Charge) -> httpx.Response:
@@ -122,22 +114,26 @@ class Endpoint:
         The caller closes the reply. Arguments and errors are those of `post`.
         """
         # Uncompressed: `read_stream` reads events as they arrive, and does not decompress.
-        headers = self._headers | {
+        headers = {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",
         }
+        return await self._send(body, headers, timeout_s, charge)
+
+    async def _send(
+        self, body: bytes, headers: Mapping[str, str], timeout_s: float, charge: Charge
+    ) -> httpx.Response:
+        """Return an open reply with status 200, to a request with further headers."""
         with translate_errors(timeout_s=timeout_s):
             http = self._client()
-            request = http.build_request("POST", self._url, content=body, headers=headers)
+            request = http.build_request(
+                "POST", self._url, content=body, headers={**self._headers, **headers}
+            )
             reply: httpx.Response = await http.send(request, stream=True)
         if reply.status_code == httpx.codes.OK:
             return reply
-        try:
-            error = await _error_of(reply, charge)
-        finally:
-            await reply.aclose()
-        self.remove_key(error)
-        raise error
+        async with aclosing(reply):
+            raise self.without_key(await _error_of(reply, charge))
 
     async def retry(
         self, send: Callable[[], Awaitable[ResultT]], *, wait_s: Callable[[LLMError], float | None]
@@ -162,12 +158,13 @@ class Endpoint:
                     raise
             await asyncio.sleep(seconds)
 
-    def remove_key(self, error: LLMStatusError) -> None:
-        """Remove the key from an error's texts, since some endpoints repeat it."""
+    def without_key(self, error: LLMStatusError) -> LLMStatusError:
+        """Remove the key from an error's texts, since some endpoints repeat it, and return it."""
         body = without_key(error.body, self._key)
         error.endpoint_message = endpoint_message(body)
         # Cut last, since the part of a key before the cut would not be found.
         error.body = body[:_MAX_ERROR_CHARS]
+        return error
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Later posts raise LLMConnectionError.

@@ -293,7 +293,7 @@ class OpenAICompatibleClient(LLMClient):
             except LLMStatusError as exc:  # in the middle of the stream, after `Endpoint`'s checks
                 if not parts.has_begun:  # an error instead of an answer, which is not charged
                     payload = {"error": exc.status}
-                self._endpoint.remove_key(exc)
+                self._endpoint.without_key(exc)
                 raise
             finally:
                 charge(payload)

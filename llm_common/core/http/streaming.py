@@ -20,7 +20,6 @@ from llm_common.core.http.transport import (
     raw_chunks,
     read_body,
     too_large,
-    translate_errors,
 )
 from llm_common.core.http.wire import (
     dict_or_empty,
@@ -237,8 +236,7 @@ async def read_stream(
     content_type = reply.headers.get("content-type", "")
     if not content_type.lower().startswith("text/event-stream"):
         async with deadline_at(deadline, timeout_s=timeout_s):
-            with translate_errors(timeout_s=timeout_s):
-                body = await read_body(reply, max_bytes=max_bytes)
+            body = await read_body(reply, max_bytes=max_bytes)
         if text := parts.set_whole(read_payload(body, content_type=content_type)):
             yield text
         return
@@ -248,8 +246,7 @@ async def read_stream(
     while not parts.is_done:
         # Around one chunk at a time: a cancel scope must not span the yield below.
         async with deadline_at(deadline, timeout_s=timeout_s):
-            with translate_errors(timeout_s=timeout_s):
-                chunk = await anext(chunks, None)
+            chunk = await anext(chunks, None)
         if chunk is None:
             return
         for event in reader.feed(chunk):
@@ -259,5 +256,4 @@ async def read_stream(
     with suppress(LLMError):
         end = min(deadline, asyncio.get_running_loop().time() + _END_S)
         async with deadline_at(end, timeout_s=timeout_s):
-            with translate_errors(timeout_s=timeout_s):
-                await anext(chunks, None)
+            await anext(chunks, None)

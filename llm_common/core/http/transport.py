@@ -64,10 +64,12 @@ async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[Non
 
     Raises:
         LLMTimeoutError: If the block was cancelled.
+        LLMError: As from `translate_errors`.
     """
     try:
-        async with asyncio.timeout_at(deadline):
-            yield
+        with translate_errors(timeout_s=timeout_s):
+            async with asyncio.timeout_at(deadline):
+                yield
     except TimeoutError as exc:
         raise _timed_out(timeout_s) from exc
 
