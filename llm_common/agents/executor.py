@@ -30,7 +30,6 @@ from llm_common.agents.events import (
 )
 from llm_common.agents.runs import (
     LOSING_REASONS,
-    ObservedRun,
     RunLimits,
     RunState,
     SavesOutput,
@@ -188,8 +187,7 @@ class AgenticExecutor:
                 its store, and no tool was called. Also if the run lost its lease, as after a pause
                 of the machine. The other run may then have repeated its unfinished calls.
         """
-        run = self._begin(*await self._session_of(session), query_id, resume=resume)
-        async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
+        async with aclosing(self._run_plan(plan, query_id, query, session, resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
                     yield item
@@ -232,43 +230,39 @@ class AgenticExecutor:
         if answering is None:
             reader_name = self._offload.reader_name if self._offload else self._reader_name
             answering = Answering(reader_name=reader_name or READER_NAME)
-        own_session, save = await self._session_of(session)
-        # A question of megabytes would block the loop while it is hashed.
-        query_id = await in_thread(own_session.results.query_id_of, query)
-        run = self._begin(own_session, save, query_id, resume=resume)
+        run = await self._begin(session, None, query, resume=resume)
         results: list[SubTaskResult] = []
-        async with run.alone():
-            with ObservedRun.of(run.query_id, query, run.session) as run.observed:
-                tasks = self._run_tasks(query if plan is None else plan, query, run, resume=resume)
-                async with aclosing(tasks) as items:
-                    async for item in items:
-                        if isinstance(item, StreamEvent):
-                            yield item
-                        else:
-                            results.append(item)
+        async with run.open(query):
+            tasks = self._run_tasks(query if plan is None else plan, query, run, resume=resume)
+            async with aclosing(tasks) as items:
+                async for item in items:
+                    if isinstance(item, StreamEvent):
+                        yield item
+                    else:
+                        results.append(item)
 
-                parts = answering.stream(
-                    self.client, run.session, query=query, results=results, deltas=deltas
+            parts = answering.stream(
+                self.client, run.session, query=query, results=results, deltas=deltas
+            )
+            async with aclosing(parts):
+                while True:
+                    with run.active():  # never around a `yield`
+                        part = await anext(parts)
+                    if isinstance(part, Answer):
+                        break
+                    yield AnswerDeltaEvent(data=part)
+            with run.active():
+                record_line(
+                    "answer",
+                    text=part.text,
+                    status=part.status,
+                    problem=part.problem,
+                    prompt_tokens=part.prompt_tokens,
+                    shown=part.context.outputs if part.context else (),
+                    attempts=part.attempts,
                 )
-                async with aclosing(parts):
-                    while True:
-                        with run.observed.active():  # never around a `yield`
-                            part = await anext(parts)
-                            if isinstance(part, Answer):
-                                record_line(
-                                    "answer",
-                                    text=part.text,
-                                    status=part.status,
-                                    problem=part.problem,
-                                    prompt_tokens=part.prompt_tokens,
-                                    shown=part.context.outputs if part.context else (),
-                                    attempts=part.attempts,
-                                )
-                                run.observed.status = part.status
-                        if isinstance(part, Answer):
-                            break
-                        yield AnswerDeltaEvent(data=part)
-                yield AnswerEvent(data=part)
+            run.status = part.status
+            yield AnswerEvent(data=part)
 
     async def run(
         self,
@@ -302,8 +296,7 @@ class AgenticExecutor:
         resume: bool = False,
     ) -> list[SubTaskResult]:
         """Run a plan, and return the results of its tasks. Arguments as for `run_stream`."""
-        run = self._begin(*await self._session_of(session), query_id, resume=resume)
-        async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
+        async with aclosing(self._run_plan(plan, query_id, query, session, resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
     async def execute_task(
@@ -345,7 +338,7 @@ class AgenticExecutor:
             TypeError: If an entry is not a call, or `session` is not a session.
         """
         calls = [_call_of(entry) for entry in tool_calls]
-        run = self._begin(*await self._session_of(session), query_id)
+        run = await self._begin(session, query_id)
         async with aclosing(self._runner(run).results(calls, task_id, query)) as finished:
             results = {index: result async for index, result in finished}
         return [results[index] for index in sorted(results)]
@@ -372,10 +365,19 @@ class AgenticExecutor:
             return self._tools
         return with_read_back(self._tools, session.reader(self._reader_name), session.querier())
 
-    def _begin(
-        self, session: Session, save: SavesOutput, query_id: str, *, resume: bool = False
+    async def _begin(
+        self,
+        source: SessionLike | None,
+        query_id: str | None,
+        query: str = "",
+        *,
+        resume: bool = False,
     ) -> RunState:
-        """Return a new run of a session. A named session has its own query ids."""
+        """Return a new run of a session. A named session has its own query ids.
+
+        Without a query id, that of the query is taken.
+        """
+        session, save = await self._session_of(source)
         is_named = session.results.is_named is True  # every attribute of a mock is truthy
         if resume and not is_named:
             raise ConfigError(
@@ -383,7 +385,10 @@ class AgenticExecutor:
                 "pass session='user:42', or the executor a Session(session_id=...)",
                 variable="session",
             )
-        if is_named:
+        if query_id is None:
+            # A question of megabytes would block the loop while it is hashed.
+            query_id = await in_thread(session.results.query_id_of, query)
+        elif is_named:
             query_id = run_id_of(query_id, session_id=session.session_id)
         # Before the first tool runs. The store would refuse the id with the first output.
         session.results.check_query(query_id)
@@ -400,16 +405,21 @@ class AgenticExecutor:
         return ToolRunner(run, offload=self._offload, takes_mapping=self._takes_mapping)
 
     async def _run_plan(
-        self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
+        self,
+        plan: PlanLike,
+        query_id: str,
+        query: str | None,
+        session: SessionLike | None,
+        resume: bool,
     ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
-        """Yield the items of `_run_tasks`, in a trace and a span for the run."""
-        async with run.alone():
-            with ObservedRun.of(run.query_id, query, run.session) as run.observed:
-                async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
-                    async for item in items:
-                        yield item
-                # A caller that leaves the stream early never gets here, and the run is "cut short".
-                run.observed.status = "ok"
+        """Yield the items of `_run_tasks` for a new run."""
+        run = await self._begin(session, query_id, resume=resume)
+        async with run.open(query):
+            async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
+                async for item in items:
+                    yield item
+            # A caller that leaves the stream early never gets here, and the run is "cut short".
+            run.status = "ok"
 
     async def _run_tasks(
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool

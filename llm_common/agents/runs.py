@@ -8,15 +8,15 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
-    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
     aclosing,
     asynccontextmanager,
     contextmanager,
-    nullcontext,
     suppress,
 )
 from dataclasses import dataclass, fields
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
@@ -133,12 +133,10 @@ class Deadline:
         timeout_s: Seconds from now. None sets no limit.
 
     Attributes:
-        timeout_s: The seconds at the beginning.
         at: The deadline by the event loop's clock, or None.
     """
 
     def __init__(self, timeout_s: float | None) -> None:
-        self.timeout_s = timeout_s
         self.at: float | None = None
         if timeout_s is not None:
             # By the loop's clock, since `asyncio.timeout_at` expects it.
@@ -269,48 +267,6 @@ class TaskRecord:
         )
 
 
-class ObservedRun:
-    """The trace and the `invoke_agent` span of a run.
-
-    Both stay open around the yields of a generator.
-
-    Attributes:
-        status: The outcome of the run, and "cut short" until it ends.
-    """
-
-    def __init__(self, traced: "trace.Run | None", span: Span) -> None:
-        self.status = "cut short"
-        self._traced = traced
-        self._span = span
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Record the calls of the block as the run's. The block must not contain a `yield`."""
-        # The active span is a context variable: around a `yield` it would leak into the caller.
-        traced = nullcontext() if self._traced is None else self._traced.active()
-        with self._span.active(), traced:
-            yield
-
-    @classmethod
-    @contextmanager
-    def of(cls, query_id: str, query: str | None, session: Session) -> Iterator[Self]:
-        """Observe a run of a session for the duration of the block, which may yield."""
-        attributes = {"gen_ai.conversation.id": session.session_id}
-        traced = None
-        if is_traced():
-            traced = trace.begin_run(query_id, query=query)
-        with operation("invoke_agent", attributes=attributes, detached=True) as span:
-            run = cls(traced, span)
-            try:
-                yield run
-            finally:
-                if traced is not None:
-                    traced.end(run.status)
-            # A caller that stops reading the events did not make the run fail.
-            if run.status not in {"ok", "cut short"}:
-                span.fail(run.status)
-
-
 class RunState:
     """The state of one run: its session, its tools, and its use of the limits.
 
@@ -323,7 +279,7 @@ class RunState:
         reader_name: The name of the tool that reads outputs back, or None without such a tool.
 
     Attributes:
-        observed: The trace and the span of the run, if it has them.
+        status: The outcome of the run, and "cut short" until it ends.
         deadline: The time at which the run ends.
     """
 
@@ -342,8 +298,10 @@ class RunState:
         self.save = save
         self.registry = registry
         self.query_id = query_id
-        self.observed: ObservedRun | None = None
+        self.status = "cut short"
         self.deadline = Deadline(limits.timeout_s)
+        self._traced: trace.Run | None = None
+        self._span: Span | None = None
         self._reader_name = reader_name
         self._is_held: Callable[[], bool] | None = None  # without a lease
         self._calls = 0
@@ -353,17 +311,38 @@ class RunState:
         self._tasks: list[TaskRecord] = []
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Keep other runs of the same query and session from beginning during the block.
+    async def open(self, query: str | None) -> AsyncIterator[None]:
+        """Hold the lease, the trace and the span of the run during the block, which may yield.
 
-        An unnamed session takes no lease, since no other process can have it.
+        Other runs of the same query and session cannot begin. An unnamed session takes no lease,
+        since no other process can have it.
         """
-        if self.session.results.is_named is not True:
-            yield
-            return
-        store, session_id = self.session.store, self.session.session_id
-        async with only_run(store, session_id=session_id, query_id=self.query_id) as self._is_held:
-            yield
+        async with AsyncExitStack() as stack:
+            if self.session.results.is_named is True:
+                lease = only_run(
+                    self.session.store,
+                    session_id=self.session.session_id,
+                    query_id=self.query_id,
+                )
+                self._is_held = await stack.enter_async_context(lease)
+            with self._observed(query):
+                yield
+
+    @contextmanager
+    def _observed(self, query: str | None) -> Iterator[None]:
+        """Observe the run for the duration of the block, which may yield."""
+        attributes = {"gen_ai.conversation.id": self.session.session_id}
+        if is_traced():
+            self._traced = trace.begin_run(self.query_id, query=query)
+        with operation("invoke_agent", attributes=attributes, detached=True) as self._span:
+            try:
+                yield
+            finally:
+                if self._traced is not None:
+                    self._traced.end(self.status)
+            # A caller that stops reading the events did not make the run fail.
+            if self.status not in {"ok", "cut short"}:
+                self._span.fail(self.status)
 
     async def check_alone(self) -> None:
         """Raise RunBusyError if the run has lost its lease, as after a pause of the machine."""
@@ -373,9 +352,15 @@ class RunState:
                 "begun. Wait for it, or end it and resume"
             )
 
-    def active(self) -> AbstractContextManager[None]:
-        """Record the calls of the block as this run's, if it is observed."""
-        return nullcontext() if self.observed is None else self.observed.active()
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Record the calls of the block as this run's. The block must not contain a `yield`."""
+        # The active span is a context variable: around a `yield` it would leak into the caller.
+        with ExitStack() as stack:
+            for observer in (self._span, self._traced):
+                if observer is not None:
+                    stack.enter_context(observer.active())
+            yield
 
     def begin_task(self, task_id: int) -> TaskRecord:
         """Add a record for a task, and return it."""
