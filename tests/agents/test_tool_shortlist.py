@@ -4,14 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from llm_common.agents.session.tools import ToolIndexes, ToolShortlist, definition_of
 from llm_common.errors import ConfigError
 from llm_common.tools import Tool, ToolDefinition
-from llm_common.tools.tool_shortlist import (
-    ToolChoice,
-    ToolIndexes,
-    ToolShortlist,
-    definition_of,
-)
 
 NAMES = ("get_weather", "list_orders", "play_music", "read_mail", "water_plants")
 TOOLS = [
@@ -39,51 +34,52 @@ def choose(
     *texts: str,
     keep: Sequence[str] = (),
     offered: Sequence[ToolDefinition] = TOOLS,
-) -> ToolChoice:
+) -> tuple[tuple[str, ...], int]:
     return tools.choose(offered, texts=texts, keep=keep)
 
 
 def test_tools_that_fit_exactly_are_all_shown() -> None:
-    choice = choose(shortlist(50), "music")
-    assert (choice.names, choice.tokens, choice.hidden) == (NAMES, 50, 0)
-    choice = choose(shortlist(49), "music")
-    assert (len(choice.names), choice.tokens, choice.hidden) == (4, 40, 1)
+    assert choose(shortlist(50), "music") == (NAMES, 50)
+    names, tokens = choose(shortlist(49), "music")
+    assert (len(names), tokens) == (4, 40)
 
 
 def test_kept_tools_come_first_then_the_best_then_those_shown_before() -> None:
     tools = shortlist(30, limit=1)
-    assert choose(tools, "play some music").names[0] == "play_music"
-    choice = choose(tools, "any mail?", keep=["water_plants"])
-    assert choice.names == ("water_plants", "read_mail", "play_music")
+    assert choose(tools, "play some music")[0][0] == "play_music"
+    names, _ = choose(tools, "any mail?", keep=["water_plants"])
+    assert names == ("water_plants", "read_mail", "play_music")
 
 
 def test_the_newest_texts_choose_no_more_tools_than_the_limit() -> None:
     tools = shortlist(20, limit=1)
-    assert choose(tools, "play music").names[0] == "play_music"
-    choice = choose(tools, "read the mail and list the orders")
-    assert len(choice.names) == 2
-    assert "play_music" in choice.names
+    assert choose(tools, "play music")[0][0] == "play_music"
+    names, _ = choose(tools, "read the mail and list the orders")
+    assert len(names) == 2
+    assert "play_music" in names
 
 
 def test_a_tool_that_is_too_long_leaves_its_tokens_to_others() -> None:
     long = ToolDefinition("play_long", "Can play music, long.", {"type": "object"})
-    choice = choose(shortlist(20), "play music", offered=[*TOOLS, long])
-    assert choice.names[0] == "play_music"
-    assert "play_long" not in choice.names
-    assert choice.tokens == 20
+    names, tokens = choose(shortlist(20), "play music", offered=[*TOOLS, long])
+    assert names[0] == "play_music"
+    assert "play_long" not in names
+    assert tokens == 20
 
 
 def test_tools_that_are_kept_are_shown_over_the_limit_too() -> None:
-    choice = choose(shortlist(5), "music", keep=["get_weather", "read_mail", "unknown"])
-    assert (choice.names, choice.tokens) == (("get_weather", "read_mail"), 20)
+    assert choose(shortlist(5), "music", keep=["get_weather", "read_mail", "unknown"]) == (
+        ("get_weather", "read_mail"),
+        20,
+    )
 
 
 def test_a_tool_that_is_gone_is_shown_no_more() -> None:
     tools = shortlist(20)
-    assert "play_music" in choose(tools, "play music").names
-    choice = choose(tools, "play music", offered=TOOLS[:2] + TOOLS[3:])
-    assert "play_music" not in choice.names
-    assert len(choice.names) == 2
+    assert "play_music" in choose(tools, "play music")[0]
+    names, _ = choose(tools, "play music", offered=TOOLS[:2] + TOOLS[3:])
+    assert "play_music" not in names
+    assert len(names) == 2
 
 
 def test_tools_that_were_found_are_shown_best_first_within_the_next_choice() -> None:
@@ -92,7 +88,7 @@ def test_tools_that_were_found_are_shown_best_first_within_the_next_choice() -> 
     found = tools.find("play music, read mail", limit=2)
     assert {definition.name for definition in found} == {"play_music", "read_mail"}
     assert found[0] in TOOLS
-    assert set(choose(tools, "weather").names) == {"play_music", "read_mail"}
+    assert set(choose(tools, "weather")[0]) == {"play_music", "read_mail"}
 
 
 def test_the_twenty_tools_that_were_found_last_stay_shown() -> None:
@@ -103,7 +99,7 @@ def test_the_twenty_tools_that_were_found_last_stay_shown() -> None:
     for name in names:
         [found] = tools.find(name.partition("_")[2], limit=1)
         assert found.name == name
-    assert sorted(choose(tools, "nothing", offered=offered).names) == names[1:]
+    assert sorted(choose(tools, "nothing", offered=offered)[0]) == names[1:]
 
 
 def test_a_set_of_tools_is_indexed_once_and_anew_after_a_change() -> None:
@@ -131,6 +127,6 @@ def test_a_tool_in_any_form_has_its_definition() -> None:
 
 def test_a_tool_that_is_kept_takes_no_place_of_the_best() -> None:
     tools = shortlist(20, limit=1)
-    assert choose(tools, "water the plants").names[0] == "water_plants"
-    choice = choose(tools, "play music and read mail", keep=["play_music"])
-    assert choice.names == ("play_music", "read_mail")
+    assert choose(tools, "water the plants")[0][0] == "water_plants"
+    names, _ = choose(tools, "play music and read mail", keep=["play_music"])
+    assert names == ("play_music", "read_mail")

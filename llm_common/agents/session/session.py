@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from llm_common.agents.session.offloading import Offloaded, Offloading, OffloadTurn
     from llm_common.agents.session.results import ShownResults
     from llm_common.agents.session.tables import StoredTable
-    from llm_common.agents.session.tools import ToolChooser
+    from llm_common.agents.session.tools import DefinitionT, ToolChooser
     from llm_common.context import ContextBundle, ContextFile, MemorySnippet, TurnEntry
     from llm_common.history import FoundMessage, Message
     from llm_common.pointers.reading import ContextReading
     from llm_common.tables.sql.database import QueryRows
     from llm_common.tools.read_back import ReadBackTool
     from llm_common.tools.tool import Tool
-    from llm_common.tools.tool_shortlist import DefinitionT
 
 # A part is imported when it is first used. One that only offloads never imports how to pack.
 # ruff: noqa: PLC0415
