@@ -26,7 +26,7 @@ from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast, overload
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -36,7 +36,6 @@ from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.integrations.translation import read_back_or_explain, run_sync
 from llm_common.text import is_tabular
 
-P = ParamSpec("P")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 SessionSource = Session | Callable[[], Session]
@@ -190,99 +189,87 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
     """
     _check_source(session)
     config = session.config if isinstance(session, Session) else SessionConfig()
-    reader_name, search_name = config.offload.reader_name, config.search_name
-    query_name = config.query_name
-
-    # All find the session before the coroutine starts, so in the thread of the caller.
-    def read_context(  # noqa: PLR0917 - a model passes them by name
-        id: str,  # noqa: A002 - the name that previews use
-        path: str | None = None,
-        keys: bool | None = None,
-        lines: list[int] | None = None,
-        chars: list[int] | None = None,
-        pattern: str | None = None,
-        cursor: str | None = None,
-    ) -> Coroutine[Any, Any, str]:
-        """Read a stored result, or a part of it, by its id.
-
-        Ask for what you need: keys first to see what is there, then a path. A long answer ends
-        with a cursor for the next piece.
-
-        Args:
-            id: Id of the stored result.
-            path: JSON pointer to a value, such as /items/4321/name.
-            keys: True returns counts and names of members instead of values.
-            lines: First and last line, from 1.
-            chars: First character, from 0, and the one after the last.
-            pattern: Python regular expression. Returns the places of its matches.
-            cursor: From the answer before. Pass the same other arguments with it.
-        """
-        args = {
-            "id": id,
-            "path": path,
-            "keys": keys,
-            "lines": lines,
-            "chars": chars,
-            "pattern": pattern,
-            "cursor": cursor,
-        }
-        return _answer(_session_of(session), reader_name, args)
-
-    def search_context(words: str) -> Coroutine[Any, Any, str]:
-        """Find words in all earlier tool results that are not shown any more.
-
-        Args:
-            words: Words that were said or returned.
-        """
-        return _answer(_session_of(session), search_name, {"words": words})
-
-    def query_context(sql: str, cursor: str | None = None) -> Coroutine[Any, Any, str]:
-        """Run one SELECT (SQLite) over stored records, joins included, and return the rows.
-
-        Previews name their tables, and SELECT * FROM tables lists all. number(x) reads texts such
-        as $1,234.50.
-
-        Args:
-            sql: The SELECT.
-            cursor: From the answer before. Pass the same sql with it.
-        """
-        return _answer(_session_of(session), query_name, {"sql": sql, "cursor": cursor})
-
-    functions: list[Callable[..., Any]] = []
-    named = (
-        (reader_name, read_context),
-        (search_name, search_context),
-        (query_name, query_context),
-    )
-    for name, function in named:
-        function.__name__ = function.__qualname__ = name
-        functions.append(_blocking(function) if sync else _awaiting(function))
-    return functions
+    described: dict[str, Callable[..., None]] = {
+        config.offload.reader_name: _read_context,
+        config.search_name: _search_context,
+        config.query_name: _query_context,
+    }
+    return [
+        _tool_function(name, description, session, sync=sync)
+        for name, description in described.items()
+    ]
 
 
-def _awaiting(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
-    async def call(*args: P.args, **named: P.kwargs) -> str:
-        return await function(*args, **named)
-
-    return _returning_text(call, function)
+# The functions below only describe the tools: a model passes their arguments by name.
 
 
-def _blocking(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
-    def call(*args: P.args, **named: P.kwargs) -> str:
-        return run_sync(function(*args, **named))
+def _read_context(  # noqa: PLR0917
+    id: str,  # noqa: A002 - the name that previews use
+    path: str | None = None,
+    keys: bool | None = None,
+    lines: list[int] | None = None,
+    chars: list[int] | None = None,
+    pattern: str | None = None,
+    cursor: str | None = None,
+) -> None:
+    """Read a stored result, or a part of it, by its id.
 
-    return _returning_text(call, function)
+    Ask for what you need: keys first to see what is there, then a path. A long answer ends
+    with a cursor for the next piece.
+
+    Args:
+        id: Id of the stored result.
+        path: JSON pointer to a value, such as /items/4321/name.
+        keys: True returns counts and names of members instead of values.
+        lines: First and last line, from 1.
+        chars: First character, from 0, and the one after the last.
+        pattern: Python regular expression. Returns the places of its matches.
+        cursor: From the answer before. Pass the same other arguments with it.
+    """
 
 
-def _returning_text(call: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a call the name and signature of the function that it calls, with a text as result."""
-    # Not as a decorator: smolagents reads the source, and warns about decorators.
-    functools.update_wrapper(call, function)
-    signature = inspect.signature(function).replace(return_annotation=str)
+def _search_context(words: str) -> None:
+    """Find words in all earlier tool results that are not shown any more.
+
+    Args:
+        words: Words that were said or returned.
+    """
+
+
+def _query_context(sql: str, cursor: str | None = None) -> None:
+    """Run one SELECT (SQLite) over stored records, joins included, and return the rows.
+
+    Previews name their tables, and SELECT * FROM tables lists all. number(x) reads texts such
+    as $1,234.50.
+
+    Args:
+        sql: The SELECT.
+        cursor: From the answer before. Pass the same sql with it.
+    """
+
+
+def _tool_function(
+    name: str, description: Callable[..., None], session: SessionSource, *, sync: bool
+) -> Callable[..., Any]:
+    """Return a function that calls a tool of the session, with the parameters of a description."""
+    signature = inspect.signature(description).replace(return_annotation=str)
+
+    def begin(args: Sequence[Any], named: Mapping[str, Any]) -> Coroutine[Any, Any, str]:
+        # Finds the session before the coroutine starts, so in the thread of the caller.
+        return _answer(_session_of(session), name, signature.bind(*args, **named).arguments)
+
+    async def call_async(*args: Any, **named: Any) -> str:
+        return await begin(args, named)
+
+    def call_sync(*args: Any, **named: Any) -> str:
+        return run_sync(begin(args, named))
+
+    call: Callable[..., Any] = call_sync if sync else call_async
+    call.__doc__ = description.__doc__
+    call.__module__ = description.__module__
+    call.__name__ = call.__qualname__ = name
+    call.__annotations__ = description.__annotations__ | {"return": str}
     vars(call)["__signature__"] = signature
-    call.__annotations__["return"] = str
-    # A framework that unwraps functions would see one that returns a coroutine.
-    del vars(call)["__wrapped__"]
     return call
 
 
