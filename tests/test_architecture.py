@@ -28,7 +28,9 @@ FACES = {
     "agents/schemas.py",
     "agents/tool_context.py",
     "agents/tool_selector.py",
+    "clients.py",
     "errors.py",
+    "testing.py",
     "trace/account.py",
 }
 

@@ -11,7 +11,7 @@ counted, so that imports are left out. Run:
 What is counted, by `sys.setprofile` in every thread: calls of Python functions of the package,
 lambdas included. Comprehensions and generator expressions are part of the function that holds them
 (Python 3.12 inlines most of them). A coroutine or generator that goes on after an `await` or
-`yield` is not called again. The doubles in `llm_common/testing` stand for a model and are left out.
+`yield` is not called again. The doubles in `llm_common.testing` stand for a model and are left out.
 A move is a call in another file than the call before it.
 """
 
@@ -119,7 +119,7 @@ def file_of(code: CodeType) -> str | None:
     if code.co_name in COMPREHENSIONS or not path.is_relative_to(PACKAGE):
         return None
     name = path.relative_to(PACKAGE).as_posix()
-    return None if name.startswith("testing/") else name
+    return None if name == "testing.py" else name
 
 
 class ScriptedEndpoint(BaseHTTPRequestHandler):

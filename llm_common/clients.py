@@ -1,4 +1,7 @@
-"""`OpenAISDKClient` and `LiteLLMClient`, whose packages return chat completions."""
+"""Adapters that turn clients of other packages into an `LLMClient`.
+
+None of those packages is imported.
+"""
 
 import asyncio
 from abc import abstractmethod
@@ -12,6 +15,8 @@ from llm_common.core.http.providers import host_of, profile_of
 from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
 from llm_common.core.models import LLMClient, LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError, MalformedReplyError
+
+__all__ = ["LiteLLMClient", "OpenAISDKClient"]
 
 
 class _ExternalClient(LLMClient):

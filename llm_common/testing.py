@@ -1,4 +1,4 @@
-"""`ScriptedClient`: a chat model with scripted replies."""
+"""Test doubles for code that is built on llm-common."""
 
 import inspect
 from collections import deque
@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_common.core.models import LLMClient, LLMMessage, LLMResponse
+from llm_common.storage import MemoryBlobStore
+
+__all__ = ["MemoryBlobStore", "ScriptedClient", "UnexpectedCallError"]
 
 FixedReply = str | LLMResponse | BaseException
 Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedReply]]
