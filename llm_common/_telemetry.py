@@ -17,8 +17,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from llm_common._env import TRACE_DIR, read_text
@@ -32,8 +33,19 @@ MAX_IDS: Final = 50
 """Maximum number of retrieved ids in a span."""
 
 
-class Span(Protocol):
-    """The span that a `with span(...)` block receives."""
+class Span:
+    """The span that a `with span(...)` block receives. This class records nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         """Add attributes to the span."""
@@ -43,41 +55,27 @@ class Span(Protocol):
 
     def active(self) -> AbstractContextManager[object]:
         """Make a detached span the parent of the spans in the block."""
-
-
-class _NoSpan:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        pass
-
-    def fail(self, error_type: str) -> None:
-        pass
-
-    def active(self) -> AbstractContextManager[object]:
         return nullcontext()
 
 
-class _Recorded:
+class _Recorded(Span):
     """A span of the SDK."""
 
     def __init__(
         self,
-        api: "_Api",
         name: str,
         attributes: Mapping[str, Attribute],
         *,
         client: bool,
         detached: bool,
     ) -> None:
-        self._api = api
+        # Packages of an extra, which are slow to import. `_opened` knows that they are imported.
+        from opentelemetry import context, trace  # noqa: PLC0415
+
+        self._context, self._trace = context, trace
         self._is_detached = detached
-        kind = api.trace.SpanKind.CLIENT if client else api.trace.SpanKind.INTERNAL
-        tracer = _tracer(api.trace.get_tracer_provider())
+        kind = trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL
+        tracer = _tracer(trace.get_tracer_provider())
         self._current: RecordedSpan = tracer.start_span(name, kind=kind, attributes=attributes)
 
     def __enter__(self) -> Self:
@@ -85,17 +83,22 @@ class _Recorded:
         self._token = None if self._is_detached else self._attached()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if kind is not None and issubclass(kind, Exception):
             self.fail(kind.__name__)
         elif kind is not None:  # cancelled, or the program's end, neither of which is an error
             self.set_attributes({"llm_common.ended_by": kind.__name__})
         if self._token is not None:
-            self._api.context.detach(self._token)
+            self._context.detach(self._token)
         self._current.end()
 
-    def _attached(self) -> object:
-        return self._api.context.attach(self._api.trace.set_span_in_context(self._current))
+    def _attached(self) -> Any:
+        return self._context.attach(self._trace.set_span_in_context(self._current))
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
         self._current.set_attributes(attributes)
@@ -104,7 +107,7 @@ class _Recorded:
         self.set_attributes({"error.type": error_type})
         # `record_exception` would add the text and the stack, which may contain user data.
         self._current.add_event("exception", {"exception.type": error_type})
-        self._current.set_status(self._api.trace.StatusCode.ERROR, error_type)
+        self._current.set_status(self._trace.StatusCode.ERROR, error_type)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -112,7 +115,7 @@ class _Recorded:
         try:
             yield
         finally:
-            self._api.context.detach(token)
+            self._context.detach(token)
 
 
 def span(
@@ -158,39 +161,13 @@ def _opened(
     client: bool = False,
     detached: bool = False,
 ) -> AbstractContextManager[Span]:
-    api = _api()
-    if api is None or not _is_set(api.trace.get_tracer_provider()):
-        return _NoSpan()
-    return _Recorded(api, name, attributes, client=client, detached=detached)
-
-
-class _Api(NamedTuple):
-    """The modules of opentelemetry, an optional package that is slow to import."""
-
-    context: Any
-    trace: Any
-
-
-def _api() -> _Api | None:
-    """Return opentelemetry's modules, or None if the application has not imported them."""
-    # An application that sets a provider has imported them. An import here could run in a worker
+    # An application that sets a provider has imported the API. An import here could run in a worker
     # thread, and a child that is forked during it would deadlock on the import lock.
-    if not sys.modules.get("opentelemetry.trace"):
-        return None
-    return _imported_api()
-
-
-@cache
-def _imported_api() -> _Api:
-    from opentelemetry import context, trace  # noqa: PLC0415 - an extra
-
-    return _Api(context, trace)
-
-
-def _is_set(provider: object) -> bool:
-    """Return whether the application has set a provider, other than the API's placeholder."""
-    # The providers of the SDK are in `opentelemetry.sdk`.
-    return not type(provider).__module__.startswith("opentelemetry.trace")
+    api = sys.modules.get("opentelemetry.trace")
+    # The providers of the SDK are in `opentelemetry.sdk`, and the API's placeholder beside the API.
+    if api is None or type(api.get_tracer_provider()).__module__.startswith(api.__name__):
+        return Span()
+    return _Recorded(name, attributes, client=client, detached=detached)
 
 
 # Cached, because `get_tracer` creates a tracer at each call.

@@ -118,8 +118,7 @@ class SessionTables:
         Raises:
             StoreError: If the store cannot be read.
         """
-        names = self._current_names()
-        return tuple(self._list(names))
+        return tuple(self._list(self._current_names()))
 
     def query(self, sql: str) -> QueryRows:
         """Return the rows of one SELECT over the session's tables.

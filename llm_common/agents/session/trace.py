@@ -14,7 +14,7 @@ from cachetools import LRUCache
 # As a module, whose names are imported on first use: a trace imports everything that it records.
 from llm_common import trace
 from llm_common._telemetry import is_recording, is_traced, record
-from llm_common._threads import ForkSafeLock, PerProcess
+from llm_common._threads import ForkSafeLock, PerProcess, SharedCache
 from llm_common.pointers.pointer import text_digest
 from llm_common.tools.read_back import flat_arguments
 from llm_common.tools.tool import Tool
@@ -63,7 +63,7 @@ class SessionTrace:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._questions: dict[str, None] = {}
+        self._questions: SharedCache[str, bool] = SharedCache(_MAX_QUESTIONS)
 
     @contextmanager
     def recorded(self, question: Callable[[], str] | None = None) -> Iterator[None]:
@@ -83,12 +83,9 @@ class SessionTrace:
         with runs.lock:
             run = runs.get(self._session_id)
             question_digest = text_digest(question)
-            is_new = bool(question) and question_digest not in self._questions
+            is_new = bool(question) and not self._questions.get(question_digest)
             if is_new:
-                # No LRU cache, since a fork could leave one half changed in the child.
-                self._questions[question_digest] = None
-                if len(self._questions) > _MAX_QUESTIONS:
-                    self._questions.pop(next(iter(self._questions)), None)
+                self._questions.put(question_digest, True)
             if run is not None and not is_new:
                 return run
             if run is not None:

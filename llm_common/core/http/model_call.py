@@ -72,21 +72,6 @@ class Bill:
         else:
             self.cost_usd += cost_usd
 
-    @contextmanager
-    def attach_to_errors(
-        self, *, model: str, host: str | None, chosen_by: str | None
-    ) -> Iterator[None]:
-        """Add the charges, and the arguments of `LLMError.locate`, to the LLMErrors of a block.
-
-        None as `chosen_by` means that the call itself named the model.
-        """
-        try:
-            yield
-        except LLMError as exc:
-            exc.usage, exc.cost_usd = self.usage, self.cost_usd
-            exc.locate(model=model, host=host, chosen_by=chosen_by or _CALL_MODEL)
-            raise
-
 
 def expected_cost_usd(
     body: bytes, *, prices: TokenPrices, max_tokens: int | None, answers: int = 1
@@ -269,7 +254,7 @@ def chat_call(
         provider: Name of the provider in the configuration.
         host: Host of the endpoint from `host_of`, or None if unknown.
         bill: Charges of this call.
-        chosen_by: As for `Bill.attach_to_errors`.
+        chosen_by: As for `LLMError.locate`. None means that the call itself named the model.
         streams: Whether the answer is streamed. Only then may the block yield.
     """
     sent = {**request.core, **request.optional}
@@ -292,25 +277,21 @@ def chat_call(
         attributes["gen_ai.output.type"] = "json" if is_json else "text"
     if streams:
         attributes["gen_ai.request.stream"] = True
-    with (
-        operation("chat", request.model, attributes, client=True, detached=streams) as current,
-        bill.attach_to_errors(model=request.model, host=host, chosen_by=chosen_by),
-    ):
+    with operation("chat", request.model, attributes, client=True, detached=streams) as current:
         try:
             yield ModelCall(current)
+        except LLMError as exc:
+            exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
+            exc.locate(model=request.model, host=host, chosen_by=chosen_by or _CALL_MODEL)
+            raise
         finally:
-            _record_charges(current, bill)
-
-
-def _record_charges(current: Span, bill: Bill) -> None:
-    """Record tokens and dollars on the span."""
-    if bill.usage is not None:
-        current.set_attributes(
-            {
-                "gen_ai.usage.input_tokens": bill.usage.prompt_tokens,
-                "gen_ai.usage.output_tokens": bill.usage.completion_tokens,
-                "gen_ai.usage.cache_read.input_tokens": bill.usage.cached_tokens,
-            }
-        )
-    if bill.cost_usd is not None:
-        current.set_attributes({"llm_common.cost_usd": bill.cost_usd})
+            if bill.usage is not None:
+                current.set_attributes(
+                    {
+                        "gen_ai.usage.input_tokens": bill.usage.prompt_tokens,
+                        "gen_ai.usage.output_tokens": bill.usage.completion_tokens,
+                        "gen_ai.usage.cache_read.input_tokens": bill.usage.cached_tokens,
+                    }
+                )
+            if bill.cost_usd is not None:
+                current.set_attributes({"llm_common.cost_usd": bill.cost_usd})
