@@ -14,7 +14,6 @@ import functools
 import inspect
 import logging
 from collections.abc import (
-    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -78,87 +77,75 @@ def wrap_tool(
             "makes a tool of it"
         )
     _check_source(session)
-    tool = _WrappedTool(function, session, query)
+    name = _name_of(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        _log.info("%s yields its result, so it is not wrapped", tool.name)
+        _log.info("%s yields its result, so it is not wrapped", name)
         return function
+    signature = inspect.signature(function)
+
+    def begin(
+        args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        """Return what offloads the result of a call, with all that it will need.
+
+        It is made before the function runs: a failure after that would lose the result.
+        """
+        arguments = _arguments(signature, args, named)
+        text = query if isinstance(query, str) else query()
+        return functools.partial(_offload, _session_of(session), name, arguments, text)
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def call_async(*args: Any, **named: Any) -> Any:
-            call = tool.started(args, named)
-            return await call.offload(await function(*args, **named))
+            offload = begin(args, named)
+            return await offload(await function(*args, **named))
 
         return cast(FunctionT, call_async)
 
     @functools.wraps(function)
     def call_sync(*args: Any, **named: Any) -> Any:
-        call = tool.started(args, named)
+        offload = begin(args, named)
         result = function(*args, **named)
-        if inspect.isawaitable(result):  # as a lambda or a decorator returns it
-            return call.offload_awaited(result)
-        return run_sync(call.offload(result))
+        if not inspect.isawaitable(result):
+            return run_sync(offload(result))
+
+        async def awaited() -> Any:  # as a lambda or a decorator returns it
+            return await offload(await result)
+
+        return awaited()
 
     return cast(FunctionT, call_sync)
 
 
-class _WrappedTool:
-    """A function whose results are offloaded."""
-
-    def __init__(
-        self, function: Callable[..., Any], session: SessionSource, query: str | Callable[[], str]
-    ) -> None:
-        self.name: Final = _name_of(function)
-        self._session = session
-        self._query = query
-        self._signature = inspect.signature(function)
-
-    def started(self, args: Sequence[Any], named: Mapping[str, Any]) -> "_Call":
-        """Return a call with all that its result will need.
-
-        It is made before the function runs: a failure after that would lose the result.
-        """
-        query = self._query if isinstance(self._query, str) else self._query()
-        return _Call(self.name, self._arguments(args, named), _session_of(self._session), query)
-
-    def _arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name, without the objects that a framework adds."""
-        arguments: dict[str, Any] = {}
-        for name, value in self._signature.bind(*args, **named).arguments.items():
-            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-                arguments.update(value)
-            else:
-                arguments[name] = value
-        return {name: value for name, value in arguments.items() if _is_argument(value)}
+def _arguments(
+    signature: inspect.Signature, args: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, without the objects that a framework adds."""
+    arguments: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **named).arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            arguments.update(value)
+        else:
+            arguments[name] = value
+    return {name: value for name, value in arguments.items() if _is_argument(value)}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    tool: str
-    args: Mapping[str, Any]
-    session: Session
-    query: str
-
-    async def offload(self, result: Any) -> Any:
-        """Return the result itself, or its preview if the session does not keep it whole."""
-        if not _is_data(result):
-            kind = type(result).__name__
-            _log.info("a result of %s passes as it is: not plain data (%s)", self.tool, kind)
-            return result
-        try:
-            preview = await self.session.offload(
-                result, tool=self.tool, args=self.args, query=self.query
-            )
-        except UnserialisableError as exc:
-            # The framework has its own text for such a value, and the tool worked before.
-            _log.warning("a result of %s is not offloaded: %s", self.tool, exc)
-            return result
-        return result if preview.is_whole else str(preview)
-
-    async def offload_awaited(self, result: Awaitable[Any]) -> Any:
-        """Return the same as `offload`, once the result is there."""
-        return await self.offload(await result)
+async def _offload(
+    session: Session, tool: str, args: Mapping[str, Any], query: str, result: Any
+) -> Any:
+    """Return the result itself, or its preview if the session does not keep it whole."""
+    if not _is_data(result):
+        kind = type(result).__name__
+        _log.info("a result of %s passes as it is: not plain data (%s)", tool, kind)
+        return result
+    try:
+        preview = await session.offload(result, tool=tool, args=args, query=query)
+    except UnserialisableError as exc:
+        # The framework has its own text for such a value, and the tool worked before.
+        _log.warning("a result of %s is not offloaded: %s", tool, exc)
+        return result
+    return result if preview.is_whole else str(preview)
 
 
 @overload
