@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.agents.runs import Deadline, model_loop
 from llm_common.agents.session.session import Session
 from llm_common.context import ContextBundle
-from llm_common.core.extraction import extract_json
+from llm_common.core.extraction import as_call, extract_json
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import AnswerTurn, Attempt, SupportsChat, answer_turn
 from llm_common.core.tokens import TokenCounter, count_tokens
@@ -165,11 +165,10 @@ class ReadOffer:
             # With the tool's name it is a broken call, and not an answer in JSON.
             return [ReadCall("", self.name, None)] if f'"{self.name}"' in text else []
         # Some models write the keys of native calls instead: `name` and `arguments`.
-        if reply.get("tool", reply.get("name")) != self.name:
+        call = as_call(reply)
+        if call["name"] != self.name:
             return []
-        args = reply.get("args", reply.get("arguments"))
-        if not isinstance(args, dict):
-            args = None
+        args = call["arguments"] if isinstance(call["arguments"], dict) else None
         return [ReadCall("", self.name, args)]
 
     def may_call(self, text: str) -> bool:

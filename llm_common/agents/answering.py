@@ -237,9 +237,13 @@ class Answering(BaseModel):
             session = session.session
         else:
             await session.results.resume()
-        pointers, selection = await self._choose(session, query)
-        attempts = selection.attempts if selection else ()
-        if selection and selection.failed:
+        pointers = list(session.results.pointers.values())
+        selection: RelevanceSelection | None = None
+        attempts: tuple[Attempt, ...] = ()
+        if self.selector is not None:
+            selection = await self.selector.select_detailed(query=query, pointers=pointers)
+            pointers, attempts = selection.pointers, selection.attempts
+        if selection is not None and selection.failed:
             problem = f"the outputs to show could not be chosen: {selection.problem}"
             failures.append(problem)
             outcome["failures"] = tuple(failures)
@@ -294,15 +298,6 @@ class Answering(BaseModel):
                     raise
                 # The next prompt is packed anew, since the instructions for JSON take tokens too.
                 native = False
-
-    async def _choose(
-        self, session: Session, query: str
-    ) -> tuple[list[ContextPointer], RelevanceSelection | None]:
-        pointers = list(session.results.pointers.values())
-        if self.selector is None:
-            return pointers, None
-        selection = await self.selector.select_detailed(query=query, pointers=pointers)
-        return selection.pointers, selection
 
     async def _base(self, session_id: str, query: str) -> PromptBundle:
         """Return the prompt without outputs and failures."""

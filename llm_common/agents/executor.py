@@ -34,7 +34,6 @@ from llm_common.agents.runs import (
     RunState,
     SavesOutput,
     ToolRunner,
-    describe_refusal,
     model_loop,
     takes_mapping,
 )
@@ -50,8 +49,10 @@ from llm_common.pointers.reading import READER_NAME
 from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
+from llm_common.text.display import one_line
 from llm_common.tools.read_back import with_read_back
 from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.tool import MAX_REASON_CHARS
 
 _log = logging.getLogger(__name__)
 
@@ -118,14 +119,13 @@ class AgenticExecutor:
                 raise ValueError("client and selector are both None; pass one of them")
             selector = ToolSelector(client)
         if not callable(getattr(tool_registry, "execute", None)):
-            kind = type(tool_registry).__name__
             raise TypeError(
-                f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry"
+                f"tool_registry needs an async execute(), which {type(tool_registry).__name__} "
+                "lacks; pass a ToolRegistry"
             )
         if not isinstance(context_manager, Session | ToolContextManager):
-            kind = type(context_manager).__name__
             raise TypeError(
-                f"context_manager is a {kind}; pass a Session, or "
+                f"context_manager is a {type(context_manager).__name__}; pass a Session, or "
                 "pass ToolContextManager(folder) or (pointer_store=...)"
             )
         self._reader_name: str | None = None
@@ -352,9 +352,9 @@ class AgenticExecutor:
         if isinstance(session, str):
             session = Session(self.context_manager.pointer_store, session_id=session)
         if not isinstance(session, Session):
-            kind = type(session).__name__
             raise TypeError(
-                f"session is a {kind}; pass a Session, or the id of one, such as 'user:42'"
+                f"session is a {type(session).__name__}; pass a Session, or the id of one, such as "
+                "'user:42'"
             )
         await session.results.resume()
         return session, session.results.save
@@ -619,7 +619,10 @@ class _TaskRounds:
         task_id = self._task.id
         problems: list[ErrorData] = []
         for dropped in selection.dropped:
-            error = describe_refusal(dropped, self._run.session.store.redactor)
+            # Names arguments, never their values.
+            refusal = self._run.session.store.redactor.text(str(dropped))
+            reason = one_line(refusal, max_chars=MAX_REASON_CHARS)
+            error = f"a proposed call was refused: {reason}"
             problems.append(
                 {"task": task_id, "tool": dropped.tool, "reason": dropped.reason, "error": error}
             )

@@ -48,11 +48,9 @@ from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.run_lease import only_run
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import rank_pointers
-from llm_common.selection.results import DroppedCall
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.tool import (
-    MAX_REASON_CHARS,
     ToolResult,
     describe_failure,
     failure_reason,
@@ -788,12 +786,6 @@ def describe_returned_failure(call: ToolCall, result: ToolResult, redactor: Reda
     """Return why a call failed that returned a `ToolResult` without success."""
     reason = failure_reason(result.error or "", call.args, redactor) or "it gave no reason"
     return f"tool {shown_name(call.tool, redactor)!r} returned a failure: {reason}"
-
-
-def describe_refusal(refused: DroppedCall, redactor: Redactor) -> str:
-    """Return why a proposed call will not run. Names arguments, never their values."""
-    reason = one_line(redactor.text(str(refused)), max_chars=MAX_REASON_CHARS)
-    return f"a proposed call was refused: {reason}"
 
 
 def error_type(error: BaseException) -> str:

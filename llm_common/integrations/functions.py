@@ -251,7 +251,9 @@ def _tool_function(
     def call_sync(*args: Any, **named: Any) -> str:
         return run_sync(begin(args, named))
 
-    call: Callable[..., Any] = call_sync if sync else call_async
+    call: Callable[..., Any] = call_async
+    if sync:
+        call = call_sync
     call.__doc__ = description.__doc__
     call.__module__ = description.__module__
     call.__name__ = call.__qualname__ = name

@@ -172,6 +172,9 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
     return tuple(definitions)
 
 
+Severity = Literal["error", "warning"]
+
+
 class DefinitionProblem(BaseModel):
     """A problem of a tool's definition.
 
@@ -184,7 +187,7 @@ class DefinitionProblem(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tool: str
-    severity: Literal["error", "warning"]
+    severity: Severity
     message: str
 
 
@@ -201,44 +204,43 @@ def check_definitions(
     names = Counter(tool.name for tool in tools)
     problems: list[DefinitionProblem] = []
     for tool in tools:
-        problems += _problems(tool, names[tool.name], counter)
+        for severity, message in _problems(tool, names[tool.name], counter):
+            problems.append(DefinitionProblem(tool=tool.name, severity=severity, message=message))
     # Namesakes have equal problems, which count once. `error` sorts before `warning`.
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.severity)
 
 
 def _problems(
     tool: ToolDefinition, namesakes: int, counter: TokenCounter
-) -> Iterable[DefinitionProblem]:
-    def error(message: str) -> DefinitionProblem:
-        return DefinitionProblem(tool=tool.name, severity="error", message=message)
-
-    def warning(message: str) -> DefinitionProblem:
-        return DefinitionProblem(tool=tool.name, severity="warning", message=message)
-
+) -> Iterable[tuple[Severity, str]]:
+    """Yield the severity and the message of each problem."""
     if not _NAME.fullmatch(tool.name):
-        yield error("endpoints refuse the name; use 1 to 64 letters, digits, _ and -")
+        yield "error", "endpoints refuse the name; use 1 to 64 letters, digits, _ and -"
     if namesakes > 1:
-        yield error(f"{namesakes} tools have this name; rename all but one")
+        yield "error", f"{namesakes} tools have this name; rename all but one"
     if tool.parameters.get("type", "object") != "object":
-        yield error('the schema does not describe an object; set its type to "object"')
+        yield "error", 'the schema does not describe an object; set its type to "object"'
     try:
         compile_schema(stable_json(tool.parameters))
     except (ConfigError, UnserialisableError) as exc:
         # The checks below would read a schema that may be broken or hostile.
-        yield error(exc.message)
+        yield "error", exc.message
         return
     if not tool.description.strip():
-        yield warning("the description is empty; models and searches choose by it, so add one")
+        yield "warning", "the description is empty; models and searches choose by it, so add one"
     parameters = properties_of(tool.parameters, tool.parameters)
     undescribed = [name for name, schema in parameters.items() if not schema.get("description")]
     if undescribed:
-        yield warning(
-            f"{len(undescribed)} of {len(parameters)} parameters have no description: "
-            f"{', '.join(undescribed[:5])}"
+        yield (
+            "warning",
+            (
+                f"{len(undescribed)} of {len(parameters)} parameters have no description: "
+                f"{', '.join(undescribed[:5])}"
+            ),
         )
     tokens = counter.count(tool.text)
     if tokens > MAX_DEFINITION_TOKENS:
-        yield warning(f"the definition takes {tokens:,} tokens in every call; shorten it")
+        yield "warning", f"the definition takes {tokens:,} tokens in every call; shorten it"
 
 
 # These verbs decide whether an unmarked tool only reads. Words prove nothing, so in doubt the

@@ -265,10 +265,9 @@ def _part(**fields: Any) -> ResultPart:
         problems: list[str] = []
         for error in exc.errors():
             # Pydantic's messages may quote the value.
+            problem = "the range is empty: its end must not be before its beginning"
             if error["loc"]:
                 problem = _FORMS[str(error["loc"][0])]
-            else:
-                problem = "the range is empty: its end must not be before its beginning"
-            if problem not in problems:
-                problems.append(problem)
-        raise ToolArgumentsError("; ".join(problems), tool=READER_NAME) from exc
+            problems.append(problem)
+        listed = "; ".join(dict.fromkeys(problems))
+        raise ToolArgumentsError(listed, tool=READER_NAME) from exc

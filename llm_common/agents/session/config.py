@@ -104,12 +104,13 @@ class SessionConfig:
     def __post_init__(self) -> None:
         if isinstance(self.pinned, str):
             raise TypeError("pinned is a str, of which each letter would be pinned; pass a tuple")
-        if not isinstance(self.offload, OffloadPolicy):
-            raise TypeError(f"offload must be an OffloadPolicy, got {type(self.offload).__name__}")
-        if not isinstance(self.fold, FoldPolicy | None):
-            raise TypeError(f"fold must be a FoldPolicy or None, got {type(self.fold).__name__}")
-        if not isinstance(self.counter, TokenCounter):
-            raise TypeError(f"counter must be a TokenCounter, got {type(self.counter).__name__}")
+        for name, value, kind, hint in (
+            ("offload", self.offload, OffloadPolicy, "an OffloadPolicy"),
+            ("fold", self.fold, FoldPolicy | None, "a FoldPolicy or None"),
+            ("counter", self.counter, TokenCounter, "a TokenCounter"),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} must be {hint}, got {type(value).__name__}")
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once

@@ -233,7 +233,9 @@ class OffloadTurn:
         count, reader = self._counter.count, self.reader_name
         if shorter is not None:
             tokens = count(shorter.text)
-            fits = tokens <= max_tokens and self._is_short(tokens, text)
+            # The beginning decides: a result may have megabytes.
+            beginning = text[: _SHORT_SHARE * tokens * _MAX_CHARS_PER_TOKEN]
+            fits = tokens <= max_tokens and count(beginning) >= _SHORT_SHARE * tokens
             has_answer = shorter.is_asked_again and self._parts(pointer, result, text).has_matches
             if fits and not has_answer:
                 return _offloaded(pointer, text, shorter.text, shorter.form), tokens
@@ -272,12 +274,6 @@ class OffloadTurn:
             query_name=self._query_name,
             table_name=result_name(pointer.tool_name, pointer.pointer_id),
         )
-
-    def _is_short(self, tokens: int, text: str) -> bool:
-        """Return whether some tokens are at most a quarter of those of a result."""
-        # The beginning decides: a result may have megabytes.
-        beginning = text[: _SHORT_SHARE * tokens * _MAX_CHARS_PER_TOKEN]
-        return self._counter.count(beginning) >= _SHORT_SHARE * tokens
 
 
 class Offloading:
@@ -329,17 +325,19 @@ class Offloading:
             if not isinstance(value, kind):
                 raise TypeError(f"{name} must be {hint}, got {type(value).__name__}")
         if not isinstance(turn, OffloadTurn):
-            make = partial(self._new_turn, query, messages or ())
-            turn = make() if turn is None else self._turns.get_or_make(turn, make)
+            turn = self._turn(turn, query, messages or ())
         if isinstance(result, bytes) and pointer is None:
             # The output of a subprocess is a text. What is not stays bytes.
             with suppress(UnicodeDecodeError):
                 result = result.decode()
         with self._trace.recorded(lambda: query or last_question(messages or ())):
             # The session's tools limit their outputs already. The trace has them as readings.
-            is_own = pointer is None and tool in self._config.tool_names
-            if isinstance(result, ContextReading) or is_own:
-                return await self._own_result(result, turn, tool)
+            if isinstance(result, ContextReading):
+                text = str(result)
+                await turn.take(text)
+                return whole(tool, text)
+            if pointer is None and tool in self._config.tool_names:
+                return whole(tool, await in_thread(text_of, result))
             # An application may store results that no model has seen, such as those of its own run.
             may_repeat = messages is not None or pointer is None
             offloaded = await self._offload(
@@ -362,14 +360,6 @@ class Offloading:
                 len(offloaded.text),
             )
         return offloaded
-
-    async def _own_result(self, result: Any, turn: OffloadTurn, tool: str) -> Offloaded:
-        """Return the answer of one of the session's tools, which stays whole."""
-        if isinstance(result, ContextReading):
-            text = str(result)
-            await turn.take(text)
-            return whole(tool, text)
-        return whole(tool, await in_thread(text_of, result))
 
     async def _offload(
         self,
@@ -431,7 +421,11 @@ class Offloading:
 
         return await in_thread(cut)
 
-    def _new_turn(self, query: str, messages: Sequence[Message]) -> OffloadTurn:
+    def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
+        """Return the turn of a name, or a new one."""
+        if name is not None:
+            make = partial(self._turn, None, query, messages)
+            return self._turns.get_or_make(name, make)
         calls = 1
         if messages:
             query = query or last_question(messages)
@@ -476,7 +470,10 @@ def shorter_form(
             if pointer.pointer_id in in_view:
                 line = reference_line(pointer, total_chars=len(text), reader_name=reader_name)
                 return ShorterForm("identical", line, is_asked_again=in_view[pointer.pointer_id])
-        earlier = _newest_before(pointer, pointers)
+        earlier = None
+        for other in pointers:  # oldest first
+            if other.pointer_id != pointer.pointer_id and other.created_at <= pointer.created_at:
+                earlier = other
         if earlier is None or (in_view is not None and earlier.pointer_id not in in_view):
             return None
         changes = _changes(results, earlier, pointer, text, is_text=is_text)
@@ -499,17 +496,6 @@ def shorter_form(
     )
     is_asked_again = in_view is not None and in_view[earlier.pointer_id]
     return ShorterForm("changed", framed, is_asked_again=is_asked_again)
-
-
-def _newest_before(
-    pointer: ContextPointer, pointers: Sequence[ContextPointer]
-) -> ContextPointer | None:
-    """Return the newest other pointer that was saved before a pointer, of pointers in order."""
-    newest = None
-    for other in pointers:
-        if other.pointer_id != pointer.pointer_id and other.created_at <= pointer.created_at:
-            newest = other
-    return newest
 
 
 def _changes(

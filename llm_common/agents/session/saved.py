@@ -397,10 +397,9 @@ class SavedResults:
         if isinstance(entry, ContextPointer):
             return entry
         if not isinstance(entry, str | Path):
-            kind = type(entry).__name__
             raise TypeError(
                 "pass a ContextPointer, as save_context returns it, its id or its result_path, "
-                f"not a {kind}"
+                f"not a {type(entry).__name__}"
             )
         path = os.fspath(entry)
         if path in self.pointers:
