@@ -117,13 +117,11 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
         for row in read_half(path.with_name(f"{name}.queries.jsonl"), half):
             # Schemas of one name differ between queries: the key is the name here.
             offered = [replace(tools[key], name=key) for key in row["candidates"] if key in tools]
-            always = ToolIndex(offered, embedder)
-            careful = ToolIndex(offered, embedder, min_score=MIN_SCORE)
-            first = [tool.name for tool in always.rank(row["query"], 1)]
+            ranked = ToolIndex(offered, embedder).rank(row["query"], 1)
+            first = [tool.name for tool in ranked]
             is_right = first and {first[0], tools[first[0]].name} & set(row["gold"])
-            outcomes.append(
-                (bool(row["gold"]), bool(is_right), bool(careful.rank(row["query"], 1)))
-            )
+            is_kept = bool(ranked) and ranked[0].score >= MIN_SCORE
+            outcomes.append((bool(row["gold"]), bool(is_right), is_kept))
         right = [kept for wanted, is_right, kept in outcomes if wanted and is_right]
         wanted = sum(wanted for wanted, _, _ in outcomes)
         refused = [not kept for wanted, _, kept in outcomes if not wanted]

@@ -215,25 +215,15 @@ class ToolIndex:
         tools: Tools, a `ToolRegistry`, or definitions, such as `read_definitions` reads from the
             JSON of MCP or OpenAI. The last of a repeated name counts.
         embedder: Compares texts by meaning, such as `StaticVectors`. None ranks by words alone.
-        min_score: A request whose best tool scores less gets no tool. With 0, every request gets
-            tools: those that share nothing with it come last, in the order of names.
 
     Raises:
         TypeError: If one is neither a `Tool` nor a `ToolDefinition`.
-        ValueError: If `min_score` is not between 0 and 1.
     """
 
     def __init__(
-        self,
-        tools: Iterable[Tool | ToolDefinition] = (),
-        embedder: Embedder | None = None,
-        *,
-        min_score: float = 0.0,
+        self, tools: Iterable[Tool | ToolDefinition] = (), embedder: Embedder | None = None
     ) -> None:
-        if not 0 <= min_score <= 1:
-            raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
         self._embedder = embedder
-        self._min_score = min_score
         by_name: dict[str, Tool | ToolDefinition] = {}
         for tool in tools:
             if not isinstance(tool, Tool | ToolDefinition):
@@ -269,8 +259,8 @@ class ToolIndex:
         With sub-queries, such as the steps of a plan, each is ranked alone and the request itself
         does not count. Tools are in the order of their summed odds, `score / (1 - score)`, so a
         sub-query that fits no tool well has little influence. Before all other tools comes the best
-        one of each sub-query, if it scores .5. A sub-query whose best tool scores below `min_score`
-        adds nothing. A tool has the score of the sub-query that it fits best.
+        one of each sub-query, if it scores .5. A tool has the score of the sub-query that it fits
+        best.
 
         Args:
             query: The user's question.
@@ -278,17 +268,21 @@ class ToolIndex:
             sub_queries: The parts of the request.
 
         Returns:
-            `limit` rows if there are as many tools. With a `min_score`, only tools that share
-            something with the request, and none if the best of them scores less.
+            `limit` rows if there are as many tools. Those that share nothing with the request come
+            last, in the order of names. If the first row scores below `MIN_SCORE`, no tool fits.
 
         Raises:
             TypeError: If `query` or a sub-query is not a str, or `sub_queries` is not a list.
         """
-        _check_texts(query, sub_queries)
+        if isinstance(sub_queries, str) or not isinstance(sub_queries, Sequence):
+            raise TypeError(f"sub_queries is a {type(sub_queries).__name__}; pass a list of texts")
+        for text in (query, *sub_queries):
+            if not isinstance(text, str):
+                raise TypeError(f"a request must be a str, got {type(text).__name__}")
         texts = [*dict.fromkeys(sub_queries or (query,))]
         limit = max(limit, 0)
         rows = self._ranked(texts[0], limit) if len(texts) == 1 else self._fused(texts, limit)
-        if len(rows) < limit and not self._min_score:
+        if len(rows) < limit:
             # A short list that leaves out the only useful tool is worse than one with others.
             ranked_names = {row.name for row in rows}
             others = [name for name in self._words.keys if name not in ranked_names]
@@ -341,8 +335,6 @@ class ToolIndex:
             if not ranked:
                 # Only the first tool's score is measured. The others follow by their values.
                 top_score = self._score(index, share, cosine, stems)
-                if top_score < self._min_score:
-                    return []
             score = top_score * values[index] / values[best[0]]
             ranked.append(RankedTool(name, score, self._why(text, index, share, cosine)))
         return ranked
@@ -392,14 +384,6 @@ class ToolIndex:
         if cosine is not None:
             reasons.append(f"meaning {cosine:.2f}")
         return "; ".join(reasons) or "letters"
-
-
-def _check_texts(query: object, sub_queries: object) -> None:
-    if isinstance(sub_queries, str) or not isinstance(sub_queries, Sequence):
-        raise TypeError(f"sub_queries is a {type(sub_queries).__name__}; pass a list of texts")
-    for text in (query, *sub_queries):
-        if not isinstance(text, str):
-            raise TypeError(f"a request must be a str, got {type(text).__name__}")
 
 
 def _best(values: Mapping[int, float], limit: int) -> list[int]:
