@@ -20,7 +20,7 @@ from tests.oracle.verdicts import verdict_of
 )
 @pytest.mark.parametrize(
     ("generator", "questions", "least"),
-    [(templates, 500, 0.85), (other_hand, 360, 0.75)],
+    [(templates, 240, 0.85), (other_hand, 180, 0.75)],
     ids=["templates", "other hand"],
 )
 def test_no_claim_is_false_and_most_questions_are_answered(

@@ -347,6 +347,20 @@ def test_records_are_found_wherever_they_stand(result: Any, path: str) -> None:
             id="years",
         ),
         pytest.param(
+            "team,0,1,2,3\nHawks,.5,.51,.515,.52\nNets,.4,.39,.41,.4\nHeat,.6,.61,.6,.62\n",
+            ("team", "0", "1", "2", "3"),
+            3,
+            {0: ("Hawks", ".5", ".51", ".515", ".52")},
+            id="minutes",
+        ),
+        pytest.param(
+            "Spain,2001,2011\nChad,1999,2007\nPeru,1993,2014\n",
+            ("column_1", "column_2", "column_3"),
+            3,
+            {0: ("Spain", "2001", "2011")},
+            id="no heading, two years in each record",
+        ),
+        pytest.param(
             "Totals by state,,\n,,\nstate,sum,n\nA,1,4\nB,2,5\n,,\n",
             ("state", "sum", "n"),
             2,

@@ -14,6 +14,8 @@ _NAME_MARKS: Final = frozenset("-./()%#&?")  # also stand in names
 _ID_CHARS: Final = 8
 _MIN_KEYS: Final = 5
 _YEAR: Final = re.compile(r"(?:1[89]|20)\d\d")
+_SMALL: Final = re.compile(r"\d{1,4}")
+_MIN_SMALL: Final = 4  # fewer numbers are in equal steps by chance
 
 
 def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
@@ -23,10 +25,8 @@ def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int
         first: The first row.
         rows: Rows behind it.
     """
-    years = [int(name) for name in first if _YEAR.fullmatch(name)]
-    steps = {after - before for before, after in pairwise(years)}
-    if len(steps) == 1 and 0 not in steps:
-        return len(years)
+    if _counts_up(first) and share_of(rows, _counts_up) < MOST / 2:
+        return len(first)
     evidence = 0
     for index, name in enumerate(first):
         cells = [row[index] for row in rows if len(row) > index and row[index] and row != first]
@@ -52,6 +52,17 @@ def is_second_heading(row: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
                 return False
             texts.add(cell)
     return len(texts - MARKERS - {""}) > 1
+
+
+def _counts_up(row: Sequence[str]) -> bool:
+    """Return whether its numbers are in equal steps, as years and minutes that name columns are."""
+    numbers = [int(cell) for cell in row if _YEAR.fullmatch(cell)]
+    if not numbers:
+        numbers = [int(cell) for cell in row if _SMALL.fullmatch(cell)]
+        if len(numbers) < _MIN_SMALL:
+            return False
+    steps = {after - before for before, after in pairwise(numbers)}
+    return len(steps) == 1 and 0 not in steps
 
 
 def _is_number(cell: str) -> bool:
