@@ -354,6 +354,27 @@ def test_records_are_found_wherever_they_stand(result: Any, path: str) -> None:
             id="minutes",
         ),
         pytest.param(
+            "Forest (%),1990,2000,2005\nAngola,48.9,47.9,47.4\nChad,10.4,9.8,9.5\n",
+            ("Forest (%)", "1990", "2000", "2005"),
+            2,
+            {0: ("Angola", "48.9", "47.9", "47.4")},
+            id="years in other steps",
+        ),
+        pytest.param(
+            "Deaths,2008\nAngola,7978\nChad,11\nPeru,2159\n",
+            ("Deaths", "2008"),
+            3,
+            {0: ("Angola", "7978")},
+            id="one year",
+        ),
+        pytest.param(
+            'Day 1,Day 2,Why did you come?\n1,2,No reason\n3,4,Because\n5,6,"Well, why not?"\n',
+            ("Day 1", "Day 2", "Why did you come?"),
+            3,
+            {0: ("1", "2", "No reason")},
+            id="a question is a name",
+        ),
+        pytest.param(
             "Spain,2001,2011\nChad,1999,2007\nPeru,1993,2014\n",
             ("column_1", "column_2", "column_3"),
             3,

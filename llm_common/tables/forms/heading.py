@@ -8,7 +8,9 @@ from typing import Final
 from llm_common.tables.column_types import MARKERS
 from llm_common.tables.forms.fit import MOST, share_of
 
-NUMBER: Final = re.compile(r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s)?\)?")
+NUMBER: Final = re.compile(
+    r"[-+($€£<>~]*\d[\d.,:/%+ TZ-]{0,60}(?:[KMGTPkmg]i?[Bb]?|ms|s|[eE][-+]?\d{1,3})?\)?"
+)
 _MARKS: Final = re.compile(r"[^\w\s]")
 _NAME_MARKS: Final = frozenset("-./()%#&?")  # also stand in names
 _ID_CHARS: Final = 8
@@ -30,7 +32,7 @@ def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int
     evidence = 0
     for index, name in enumerate(first):
         cells = [row[index] for row in rows if len(row) > index and row[index] and row != first]
-        if name and cells:
+        if name and name not in MARKERS and cells:
             evidence += _vote(name, cells)
     return evidence
 
@@ -55,14 +57,14 @@ def is_second_heading(row: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
 
 
 def _counts_up(row: Sequence[str]) -> bool:
-    """Return whether its numbers are in equal steps, as years and minutes that name columns are."""
-    numbers = [int(cell) for cell in row if _YEAR.fullmatch(cell)]
-    if not numbers:
-        numbers = [int(cell) for cell in row if _SMALL.fullmatch(cell)]
-        if len(numbers) < _MIN_SMALL:
-            return False
+    """Return whether its numbers are in equal steps, as minutes and years that name columns are."""
+    numbers = [int(cell) for cell in row if _SMALL.fullmatch(cell)]
     steps = {after - before for before, after in pairwise(numbers)}
-    return len(steps) == 1 and 0 not in steps
+    return len(numbers) >= _MIN_SMALL and len(steps) == 1 and 0 not in steps
+
+
+def _is_year(cell: str) -> bool:
+    return _YEAR.fullmatch(cell) is not None
 
 
 def _is_number(cell: str) -> bool:
@@ -76,9 +78,7 @@ def _vote(name: str, cells: Sequence[str]) -> int:
         is_key = len(cells) >= _MIN_KEYS and len(set(cells)) == len(cells)
         return 0 if is_key else -2
     if share_of(cells, _is_number) >= MOST:
-        if not any(map(str.isdigit, name)):
-            return 1
-        return -1 if _is_number(name) else 0
+        return _vote_above_numbers(name, cells)
     # Such as digests, ids and modes of files.
     if len(name) >= _ID_CHARS and all(len(cell) == len(name) for cell in cells):
         return -1
@@ -89,3 +89,10 @@ def _vote(name: str, cells: Sequence[str]) -> int:
     if not common <= set(name):
         return 1
     return -1 if common - _NAME_MARKS else 0
+
+
+def _vote_above_numbers(name: str, cells: Sequence[str]) -> int:
+    if _is_number(name):
+        # A year above other numbers says when they were measured.
+        return 1 if _is_year(name) and share_of(cells, _is_year) < MOST / 2 else -1
+    return 1 if name[0].isalpha() or not any(map(str.isdigit, name)) else 0
