@@ -18,6 +18,7 @@ from io import StringIO
 from itertools import chain, count, pairwise
 from typing import Any
 
+from llm_common.errors import ConfigError
 from llm_common.redaction.assignments import NamedSecrets
 from llm_common.redaction.patterns import (
     FORM_RULES,
@@ -140,6 +141,9 @@ class Redactor:
             pattern has one, else the whole match. A slow pattern slows down every save.
         extra_keys: Further names of secrets, in any case and with any separators, such as
             `internal_pin`.
+
+    Raises:
+        ConfigError: If a name has no letter from a to z.
     """
 
     extra_patterns: tuple[str | re.Pattern[str], ...] = ()
@@ -153,9 +157,15 @@ class Redactor:
         literals = list(NAME_LITERALS)
         for key in self.extra_keys:
             words = words_of(key)
-            if words:
-                names.append("".join(words))
-                literals.append(words[-1])
+            if not words:
+                raise ConfigError(
+                    f"The name {key!r} in extra_keys has no letter from a to z, so it would "
+                    "match nothing. Set extra_patterns for what it names",
+                    variable="extra_keys",
+                    value=key,
+                )
+            names.append("".join(words))
+            literals.append(words[-1])
         extra = [Rule(re.compile(pattern), ("",)) for pattern in self.extra_patterns]
         assignments = NamedSecrets(literals=tuple(literals), strength=self._strength)
         # How to set a field of a frozen dataclass.

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import Redactor
+from llm_common.errors import ConfigError
 from llm_common.redaction.patterns import MAX_UNITS, REDACTED, TOKEN_SHAPES, Work
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import Json
@@ -654,3 +655,9 @@ def test_an_escape_of_an_escape_is_no_recursion() -> None:
     for _ in range(3_000):
         texts.append(texts[-1].replace("0", r"\u0030", 1))
     assert redact_text(f"{texts[-1]} password=hunter2x") == f"{texts[-2]} password={REDACTED}"
+
+
+@pytest.mark.parametrize("name", ["пароль", "密码", "42", ""])
+def test_a_name_that_would_match_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"The name '{name}' in extra_keys .* extra_patterns"):
+        Redactor(extra_keys=("internal_pin", name))
