@@ -273,6 +273,12 @@ CODES: Records = [
             id="a number that begins others",
         ),
         pytest.param(
+            [{"team_id": 10 + n, "team_seed": n % 14} for n in range(28)],
+            "How many teams with team seed 2 or 13?",
+            (2, 13, 16, 27),
+            id="two numbers of one column",
+        ),
+        pytest.param(
             rows_of("answer", "\u2026", "too much \u2026", "x"),
             "How many answer \u2026 too much \u2026?",
             (0, 1),

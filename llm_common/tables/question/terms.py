@@ -445,6 +445,9 @@ class _Terms:
 
     def _value_term(self, phrase: str, indexes: range, found: dict[int, _Found]) -> Term | None:
         named = self._columns_named_near(indexes, found)
+        listed = self._column_of_list(indexes)
+        if listed in found and found[listed].whole:
+            found, named = {listed: found[listed]}, {listed: named.get(listed, set())}
         found = self._possible(phrase, indexes, found, named)
         if not found:
             return None
@@ -497,6 +500,15 @@ class _Terms:
             for index in found
             if (words := self._naming.named_by(self._columns[index], near)[1])
         }
+
+    def _column_of_list(self, indexes: range) -> int | None:
+        """Return the column of the value that a list begins with, as in "seed 2 or 13"."""
+        for term in self.terms:
+            is_value = len(term.columns) == 1 and (term.sign or term.operand).startswith("=")
+            gap = [word.text for word in self._words[term.last + 1 : indexes.start]]
+            if is_value and gap in (["or"], ["nor"]):
+                return term.columns[0]
+        return None
 
     def _possible(
         self, phrase: str, indexes: range, found: dict[int, _Found], named: dict[int, set[int]]
