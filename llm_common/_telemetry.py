@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
 
 from llm_common._env import TRACE_DIR, read_text
@@ -39,12 +38,7 @@ class Span:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pass
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
@@ -83,12 +77,7 @@ class _Recorded(Span):
         self._token = None if self._is_detached else self._attached()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Exception):
             self.fail(kind.__name__)
         elif kind is not None:  # cancelled, or the program's end, neither of which is an error

@@ -37,6 +37,7 @@ from llm_common.context.request import (
     ProjectState,
     TurnEntry,
 )
+from llm_common.core.tokens import TokenCounter
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
 
@@ -261,7 +262,7 @@ def bundle_of(
     request: ContextSelectionRequest,
     *,
     text: str,
-    tokens: int,
+    counter: TokenCounter,
     budget: int,
 ) -> ContextBundle:
     """Build the bundle of items that are in the order of the prompt.
@@ -271,7 +272,7 @@ def bundle_of(
         dropped: The accounts of all other items.
         request: The task.
         text: The text for the prompt.
-        tokens: Its tokens.
+        counter: Counts its tokens. An empty text has none.
         budget: The effective budget.
     """
     items: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
@@ -282,6 +283,7 @@ def bundle_of(
         blocks.append(block)
         accounts.append(account)
     intent = request.intent.classification
+    tokens = counter.count(text) if text else 0
     return ContextBundle(
         turns=tuple(items["turn"]),
         files=tuple(items["file"]),

@@ -219,7 +219,7 @@ class _Packer:
             dropped,
             self._request,
             text=text,
-            tokens=self._meter.count(text) if text else 0,
+            counter=self._meter,
             budget=self._allocation.total_budget,
         )
 

@@ -63,8 +63,7 @@ def score_conversation_turn(
         TypeError: If `intent` is a str.
     """
     query = _Query.of(intent)
-    now = with_zone(now or datetime.now(UTC))
-    parts = _turn_parts(turn.content, turn.timestamp, query, now, recency_weight)
+    parts = _turn_parts(turn.content, turn.timestamp, query, _now(now), recency_weight)
     return weighted(parts, {}).value
 
 
@@ -91,7 +90,7 @@ def score_context_file(
     """
     query = _Query.of(intent)
     mentioned = bool(files_named_in(intent.text, [file]))
-    parts = _file_parts(file, query, with_zone(now or datetime.now(UTC)), mentioned=mentioned)
+    parts = _file_parts(file, query, _now(now), mentioned=mentioned)
     return weighted(parts, {}, maximum=_MAX_FILE_SCORE).value
 
 
@@ -112,7 +111,7 @@ def score_memory_snippet(
     Raises:
         TypeError: If `intent` is a str.
     """
-    parts = _memory_parts(snippet, _Query.of(intent), with_zone(now or datetime.now(UTC)))
+    parts = _memory_parts(snippet, _Query.of(intent), _now(now))
     return weighted(parts, {}).value
 
 
@@ -249,3 +248,7 @@ def _moment(text: str) -> datetime | None:
         return with_zone(datetime.fromisoformat(text))
     except ValueError:  # a pointer admits any text as its time
         return None
+
+
+def _now(now: datetime | None) -> datetime:
+    return datetime.now(UTC) if now is None else with_zone(now)

@@ -474,15 +474,7 @@ def _pack(
             file = file.model_copy(update={"content": body, "tokens": tokens})
         reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
         entries.append((file, block, candidate.account(passages, form, tokens, reason)))
-    text = text_of(steps)
-    return bundle_of(
-        entries,
-        dropped,
-        request,
-        text=text,
-        tokens=sizes.count(text) if text else 0,
-        budget=budget,
-    )
+    return bundle_of(entries, dropped, request, text=text_of(steps), counter=sizes, budget=budget)
 
 
 class _Step(NamedTuple):
