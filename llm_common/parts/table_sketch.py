@@ -157,10 +157,10 @@ class TableSketch:
         return f"sql: SELECT {columns} FROM {self._sql_name}"  # noqa: S608 - is shown
 
     def _where(self, question: TableQuestion) -> str:
-        """Return the conditions of a question that one column and few values express."""
+        """Return the certain conditions of a question that one column and few values express."""
         conditions = []
         for condition in question.conditions:
-            if len(condition.columns) == 1:
+            if condition.is_certain and len(condition.columns) == 1:
                 column = self._columns[condition.columns[0]]
                 conditions.append(condition_of(column, condition.rows))
         text = " AND ".join(filter(None, conditions))

@@ -96,6 +96,7 @@ _NUMBER: Final = re.compile(
     r"(?P<sign>[-\u2212+]?)(?P<currency>[$€£¥₹]?)(?P<inner>-?)"
     r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*|(?=\.\d))(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
 )
+_DECADE: Final = re.compile(r"(?:19|20)\d0'?s")
 _SCALED_DIGITS: Final = 9  # behind the point, where 2.3 times 1,000 is 2,299.9999999999995
 _CURRENCIES: Final = set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
 
@@ -326,7 +327,7 @@ class QuestionWords:
         value, unit, is_money, is_open = _NUMBER_WORDS.get(word), "", False, False
         if value is None:
             match = _NUMBER.fullmatch(word)
-            if match is None:
+            if match is None or _DECADE.fullmatch(word):
                 return None
             value = float(match["digits"].replace(",", "") + (match["fraction"] or ""))
             if match["sign"] in ("-", "\u2212") or match["inner"]:

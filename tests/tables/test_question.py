@@ -113,6 +113,9 @@ TEAMS: Records = [
     {"team": "TSV 1860", "day": "2020-01-05", "goals": 1860},
     {"team": "Blau 07", "day": "2020-01-06", "goals": 2},
 ]
+YEARS: Records = [{"year": year, "weight": 1980} for year in range(1978, 1992, 3)]
+POWER: Records = [{"car": "a", "power": 90}, {"car": "b", "power": None}, {"car": "c"}]
+SONGS: Records = [{"song": "a", "official_song": flag} for flag in ("Yes", "No", "No", "Yes")]
 NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
 
 
@@ -211,6 +214,36 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
             "Which has the note Part 7 is late.?",
             [("note = Part 7 is late.", 1)],
             id="the end of one sentence of many",
+        ),
+        pytest.param(
+            YEARS,
+            "How many are from the 1980s?",
+            [("year from 1980 to 1989", 3)],
+            id="a decade of numbers",
+        ),
+        pytest.param(
+            rows_of("released", "1979-12-31", "1980-01-01", "1989-12-31", "1990-01-01"),
+            "How many were released in the 1980's?",
+            [("released from 1980 to 1989", 2)],
+            id="a decade of days",
+        ),
+        pytest.param(
+            rows_of("weight", 1979, 1980, 1981), "How many are from the 1980s?", [], id="no decade"
+        ),
+        *(
+            pytest.param(POWER, question, [("power is not present", 2)], id=question)
+            for question in (
+                "How many cars lack a power?",
+                "How many cars are missing power?",
+                "How many cars have a missing power?",
+                "How many cars have no power?",
+            )
+        ),
+        pytest.param(
+            SONGS,
+            "How many songs are not official?",
+            [("official_song is not yes", 2)],
+            id="a negation within the words of a flag",
         ),
     ],
 )
@@ -333,6 +366,50 @@ def test_a_number_is_claimed_only_for_a_question_with_one_reading(
     records: Records | None, question: str, is_claimed: bool
 ) -> None:
     assert reading(question, records).is_claimed is is_claimed
+
+
+FILMS: Records = [
+    {"film": film, "rating": rating, "studio": studio, "day": day}
+    for film, rating, studio, day in (
+        ("A", "PG", "Nord", "2020-01-02"),
+        ("B", "G", "Ost", "2021-01-03"),
+        ("C", "R", "Nord", "2021-02-04"),
+        ("D", "PG", "Nord", "2021-02-04"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "certain"),
+    [
+        ("How many R films are from Nord?", ["studio = Nord"]),
+        ("How many G or PG films are from Nord?", ["studio = Nord"]),
+        ("How many films from Sud or Nord are rated PG?", ["rating = PG"]),
+        ("How many films from Nord or Sud are rated PG?", []),
+        ("How many films are from Nord or have a PG rating?", ["studio = Nord or rating = PG"]),
+        ("How many films other than modern ones are from Nord?", []),
+        ("How many films of January are from Nord?", ["studio = Nord"]),
+        ("How many films of January 2021 are from Nord?", ["day in 2021-01", "studio = Nord"]),
+    ],
+)
+def test_a_condition_is_certain_if_only_its_rows_can_be_meant(
+    question: str, certain: list[str]
+) -> None:
+    read = reading(question, FILMS)
+    assert [each.text for each in read.conditions if each.is_certain] == certain
+
+
+@pytest.mark.parametrize(
+    ("question", "is_claimed"),
+    [
+        ("How many members are older than 60?", True),
+        ("How many senators are older than 60?", False),  # there are other members
+    ],
+)
+def test_a_noun_that_is_akin_to_a_value_may_restrict(question: str, is_claimed: bool) -> None:
+    chambers = ("senate", "house", "house", "senate")
+    members: Records = [{"chamber": each, "age": 50 + 9 * n} for n, each in enumerate(chambers)]
+    assert reading(question, members).is_claimed is is_claimed
 
 
 def test_rows_that_miss_one_condition_and_have_a_word_instead_are_near() -> None:

@@ -6,14 +6,15 @@ could restrict the records was read, so that all other words have to be known as
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
-from llm_common.ranking.question_words import NEGATIONS, NEUTRAL, is_alike, set_of
+from llm_common.ranking.question_words import NEGATIONS, NEUTRAL, is_alike, set_of, stem_of
 from llm_common.tables.columns import Column
 from llm_common.tables.question.column_words import ColumnWords
 from llm_common.tables.question.terms import LIST_WORDS, Term, shown
+from llm_common.tables.values import cell_text
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = set_of("longer only all both every just necessarily")
@@ -32,11 +33,13 @@ class Condition:
         columns: Indexes of the columns that it compares.
         text: The condition for a reader, such as `status = open`.
         rows: Indexes of the rows that meet it.
+        is_certain: Whether no record outside of these rows can be meant.
     """
 
     columns: tuple[int, ...]
     text: str
     rows: frozenset[int]
+    is_certain: bool = True
 
 
 @dataclass(slots=True)
@@ -100,8 +103,7 @@ class _Logic:
         """Indexes of words whose meaning is open."""
 
     def result(self) -> Conditions:
-        groups = self._groups()
-        conditions = self._conditions(groups)
+        conditions = self._conditions(self._groups())
         self._read |= self._counted_noun()
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
         unread |= self._doubts
@@ -132,7 +134,7 @@ class _Logic:
         start = previous.term.last + 1 if previous is not None else 0
         gap = range(start, term.first)
         texts = [self._words[index].text for index in gap]
-        negations = [index for index in gap if self._is_negation(index)]
+        negations = [index for index in range(start, term.last) if self._is_negation(index)]
         joint = next((_JOINTS[text] for text in reversed(texts) if text in _JOINTS), "")
         if not joint and previous is not None and "," in self._between(previous.term.last, term):
             joint = ","
@@ -140,6 +142,7 @@ class _Logic:
         if len(joints) > 1:  # something between two joints was not read
             self._doubts.add(term.first)
         continues = previous is not None and all(text in LIST_WORDS for text in texts)
+        self._doubt_alternatives(term, gap)
         is_negated = bool(negations)
         if previous is not None:
             self._read.update(index for index in gap if self._words[index].text in _GAP_WORDS)
@@ -150,6 +153,9 @@ class _Logic:
                     self._doubts.add(term.first)
         for index in negations:
             self._read.update((index, index + 1) if self._is_than(index + 1) else (index,))
+            between = range(index + 1, min(each for each in term.words if each > index))
+            if not all(self._is_harmless(each) for each in between):
+                self._doubts.add(term.first)  # another word may be negated
         limited = any(
             index + 1 < term.first and self._words[index + 1].text in _LIMITING
             for index in negations
@@ -157,6 +163,15 @@ class _Logic:
         if len(negations) > 1 or limited:
             self._doubts.add(term.first)
         return _Part(term, joint, is_negated, continues)
+
+    def _doubt_alternatives(self, term: Term, gap: range) -> None:
+        """Note a term whose alternative was not read, such as "Go" in "Go or Rust"."""
+        joints = [index for index in gap if self._words[index].text == "or"]
+        others = [index - 1 for index in joints[-1:] if index - 1 not in self._used]
+        if term.last + 2 < len(self._words) and self._words[term.last + 1].text == "or":
+            others.append(term.last + 2)
+        if any(not self._is_harmless(index) for index in others):
+            self._doubts.add(term.first)
 
     def _between(self, last: int, term: Term) -> str:
         return self._question.between(last, term.first)
@@ -176,14 +191,20 @@ class _Logic:
             index for index, group in enumerate(groups) if index and group.parts[0].joint == "or"
         ]
         if alternatives and len(alternatives) == len(groups) - 1:
-            return [_either(conditions)]
-        self._doubts.update(groups[index].parts[0].term.first for index in alternatives)
+            conditions = [_either(conditions)]
+            groups = [_Group([part for group in groups for part in group.parts])]
+        else:
+            self._doubts.update(groups[index].parts[0].term.first for index in alternatives)
         for index, group in enumerate(groups):
             for other in groups[:index]:
                 is_value = all(each.parts[0].term.sign == "=" for each in (group, other))
                 if other.columns == group.columns and is_value:
                     self._doubts.add(group.parts[0].term.first)
-        return conditions
+        certain = []
+        for group, condition in zip(groups, conditions, strict=True):
+            has_doubts = any(part.term.first in self._doubts for part in group.parts)
+            certain.append(replace(condition, is_certain=not has_doubts))
+        return certain
 
     def _condition(self, group: _Group) -> Condition:
         """Return what the parts about one column ask together."""
@@ -268,13 +289,21 @@ class _Logic:
             if not is_known:
                 phrase.append(index)
             index += 1
-        if len(phrase) != 1 or not all(
-            column.is_unique for column in self._columns_named(phrase[0])
-        ):
+        if len(phrase) != 1 or self._is_akin_to_value(phrase[0]):
+            return set()
+        if not all(column.is_unique for column in self._columns_named(phrase[0])):
             return set()
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
         return {phrase[0]} if is_plural and text not in _MEASURES else set()
+
+    def _is_akin_to_value(self, index: int) -> bool:
+        """Return whether a noun may be some records only, as senators are those of the senate."""
+        for column in self._columns:
+            values = column.counts if column.is_category else ()
+            if is_alike(self._words[index].stem, (stem_of(cell_text(each)) for each in values)):
+                return True
+        return False
 
     def _stem_is_noun(self, index: int) -> bool:
         return index not in self._used and self._words[index].stem in self._nouns

@@ -611,7 +611,7 @@ class _Terms:
                     continue
                 sign = self._presence_sign(index)
                 if sign is not None:
-                    self._add_presence(column, index, is_negated=sign in _LACKING)
+                    self._add_presence(column, index)
                     break
 
     def _presence_sign(self, index: int) -> str | None:
@@ -620,7 +620,7 @@ class _Terms:
         while start > 0 and self._words[start].text in ("a", "an", "any", "some", "been", "yet"):
             start -= 1
         sign = self._words[start].text
-        if sign in _ABSENT or sign in _LACKING:
+        if sign in _LACKING:
             return sign
         is_article = start < index - 1
         return sign if is_article and sign in _HAVING and self._ends_clause(index) else None
@@ -632,7 +632,7 @@ class _Terms:
             has_gaps = column.is_date and None in column.values
             is_name = is_event and has_gaps and self._is_whole_name(column, index)
             if is_name and self._ends_clause(index):
-                self._add_presence(column, index, is_negated=False)
+                self._add_presence(column, index)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
         parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
@@ -648,7 +648,7 @@ class _Terms:
             return self._ends_clause(index + 1)
         return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
 
-    def _add_presence(self, column: Column, index: int, *, is_negated: bool) -> None:
+    def _add_presence(self, column: Column, index: int) -> None:
         present = set()
         for row, cell in enumerate(column.cells):
             if column.elements(cell) and not column.is_missing(cell):
@@ -666,7 +666,6 @@ class _Terms:
                 sign="is",
                 operand="present",
                 rows=frozenset(present),
-                is_negated=is_negated,
                 is_certain=not is_zero_open,
             )
         )
@@ -675,8 +674,7 @@ class _Terms:
 _PARTICIPLES: Final = set_of("sold sent paid won lost built bought gone left done held")
 
 
-_ABSENT: Final = set_of("no without")
-_LACKING: Final = set_of("lack lacks lacking missing")
+_LACKING: Final = set_of("no without lack lacks lacking missing")  # negations, all of them
 _HAVING: Final = set_of("have has having with had")
 _DATE_ENDINGS: Final = stems_of("at on date time day")
 
