@@ -84,6 +84,11 @@ def test_records_that_do_not_fit_are_behind_a_query_for_them() -> None:
     assert len(database.query(query).rows) == 30
 
 
+def test_a_query_leaves_out_half_of_an_alternative() -> None:
+    shown = sketch(ORDERS, "Which open orders are from Rome or Oslo?", 600)
+    assert shown.endswith("""FROM get_3ac5 WHERE "state" = 'open'""")
+
+
 def test_few_matching_records_show_their_other_fields() -> None:
     rows = [
         {"id": n, **{f"field_{c}": f"value {n}-{c}" for c in range(30)}} for n in range(100, 150)

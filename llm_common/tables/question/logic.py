@@ -142,7 +142,9 @@ class _Logic:
         if len(joints) > 1:  # something between two joints was not read
             self._doubts.add(term.first)
         continues = previous is not None and all(text in LIST_WORDS for text in texts)
-        self._doubt_alternatives(term, gap)
+        if self._is_half(term, gap):
+            self._doubts.add(term.first)
+            joint = ""
         is_negated = bool(negations)
         if previous is not None:
             self._read.update(index for index in gap if self._words[index].text in _GAP_WORDS)
@@ -164,14 +166,13 @@ class _Logic:
             self._doubts.add(term.first)
         return _Part(term, joint, is_negated, continues)
 
-    def _doubt_alternatives(self, term: Term, gap: range) -> None:
-        """Note a term whose alternative was not read, such as "Go" in "Go or Rust"."""
+    def _is_half(self, term: Term, gap: range) -> bool:
+        """Return whether the alternative of a term was not read, such as "Go" in "Go or Rust"."""
         joints = [index for index in gap if self._words[index].text == "or"]
         others = [index - 1 for index in joints[-1:] if index - 1 not in self._used]
         if term.last + 2 < len(self._words) and self._words[term.last + 1].text == "or":
             others.append(term.last + 2)
-        if any(not self._is_harmless(index) for index in others):
-            self._doubts.add(term.first)
+        return any(not self._is_harmless(index) for index in others)
 
     def _between(self, last: int, term: Term) -> str:
         return self._question.between(last, term.first)
