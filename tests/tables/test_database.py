@@ -11,8 +11,8 @@ import pytest
 
 from llm_common.errors import ToolArgumentsError
 from llm_common.tables.finding import find_records
+from llm_common.tables.sql.bounds import add_text_functions
 from llm_common.tables.sql.database import MAX_RESULT_ROWS, NamedTable, RecordDatabase
-from llm_common.tables.sql.functions import add_text_functions
 from llm_common.text.canonical import Json
 from tests.tables.reading import database_of
 

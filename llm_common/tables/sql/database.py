@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.errors import ToolArgumentsError
+from llm_common.tables.sql.bounds import add_text_functions, compiled_size, plain_sql
 from llm_common.tables.sql.columns import SqlColumn, sql_columns
-from llm_common.tables.sql.functions import add_text_functions
-from llm_common.tables.sql.size import compiled_size, plain_sql
 from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import Cell, fits_64_bits, number_of
 from llm_common.text.display import one_line, printable
