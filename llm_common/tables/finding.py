@@ -23,8 +23,7 @@ from itertools import chain, islice
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
-from llm_common.tables.forms.documents import python_data, xml_data, yaml_data
-from llm_common.tables.forms.json_lines import json_lines
+from llm_common.tables.forms.documents import json_lines, python_data, xml_data, yaml_data
 from llm_common.tables.forms.text_forms import tables_in_text
 from llm_common.tables.table import (
     MAX_ROWS,

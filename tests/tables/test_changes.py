@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.tables.changes import changes_between
-from llm_common.text.line_changes import line_changes
+from llm_common.tables.changes import changes_between, line_changes
 
 ROWS: list[dict[str, Any]] = [
     {"name": f"part {n}", "id": n, "size": {"w": n, "h": "5"}} for n in range(100)
