@@ -403,13 +403,6 @@ def test_records_are_found_wherever_they_stand(result: Any, path: str) -> None:
             id="no heading of numbers",
         ),
         pytest.param(
-            "Region;Area;Rain\n;km\u00b2;mm\nNorth;40;700\nSouth;50;650\nEast;25;900\n",
-            ("Region", "Area km²", "Rain mm"),
-            3,
-            {0: ("North", "40", "700")},
-            id="a second row of units",
-        ),
-        pytest.param(
             "Year,Growth,Change\n2001,N/A,-\n2002,1.5,3\n2003,2.5,4\n2004,2,6\n",
             ("Year", "Growth", "Change"),
             4,

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Final, NamedTuple
 
 from llm_common.tables.forms.fit import MIN_LINES, MOST, SAMPLE_LINES, share_of
-from llm_common.tables.forms.heading import heading_evidence, is_second_heading
+from llm_common.tables.forms.heading import heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 
 DELIMITERS: Final = ("\t", ",", ";", "|")
@@ -36,20 +36,27 @@ def delimited(text: str, lines: list[str], *, has_names: bool = True) -> Table |
         has_names: Whether its first row names the columns. Otherwise it is a record.
     """
     sample = "\n".join(lines[:SAMPLE_LINES])
-    delimiters = filter(sample.__contains__, DELIMITERS if has_names else (*DELIMITERS, ":"))
-    fits = [_fit(delimiter, _first_rows(sample, delimiter)) for delimiter in delimiters]
-    fit = max(filter(None, fits), key=lambda fit: fit.share, default=None)
-    if fit is None or has_names is (fit.header is None):
+    best: _Fit | None = None
+    for delimiter in DELIMITERS if has_names else (*DELIMITERS, ":"):
+        if delimiter in sample:
+            fit = _fit(delimiter, _first_rows(sample, delimiter))
+            if fit is not None and (best is None or fit.share > best.share):
+                best = fit
+    if best is None or has_names is (best.header is None):
         return None
-    records = _Records(fit, _DelimitedLines(text, fit.delimiter, width=fit.width))
+    others: list[list[str]] = []
+    rows = _DelimitedLines(text, best.delimiter, width=best.width).rows()
+    if best.delimiter == "|":  # blanks beside it are there to align it
+        rows = (list(map(str.strip, row)) for row in rows)
+    names = best.header or [""] * best.width
     try:
-        table = table_of_rows("", fit.header or [""] * fit.width, records)
+        table = table_of_rows("", names, _records(best, rows, others))
     except csv.Error:
         return None
-    total = table.total_rows + len(records.others)
-    if table.total_rows < MIN_LINES - 1 or records.misfits > (1 - MOST) * total:
+    if table.total_rows < MIN_LINES - 1:
         return None
-    return replace(table, other_lines=tuple(records.others))
+    other_lines = [best.delimiter.join(row) for row in others if any(row)]
+    return replace(table, other_lines=tuple(other_lines))
 
 
 def _first_rows(sample: str, delimiter: str) -> list[list[str]]:
@@ -69,7 +76,6 @@ class _Fit(NamedTuple):
         width: Number of cells in a row.
         preface: Number of rows before the first record or heading.
         header: The names of the columns, or None if the first row is a record.
-        start: Number of rows before the first record.
         share: Share of the rows that have the width.
     """
 
@@ -77,7 +83,6 @@ class _Fit(NamedTuple):
     width: int
     preface: int
     header: list[str] | None
-    start: int
     share: float
 
 
@@ -87,7 +92,9 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
     if not widths:
         return None
     width, count = widths.most_common(1)[0]
-    preface = sum(1 for _ in takewhile(lambda row: len(row) != width or _is_title(row), rows))
+    preface = 0
+    while preface < len(rows) and (len(rows[preface]) != width or _is_title(rows[preface])):
+        preface += 1
     # Words that spaces align have delimiters by chance.
     spaced = share_of(list(chain(*rows[preface:])), lambda cell: "  " in cell)
     if len(rows) - preface < MIN_LINES or preface > _MAX_PREFACE or spaced > MOST / 2:
@@ -96,22 +103,23 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
     evidence = heading_evidence(header, rows[preface + 1 :])
     names = list(filter(None, header))
     is_heading = evidence > 0 and 2 * len(set(names)) > len(names)
-    if is_heading or (evidence == 0 and _are_names(header)):
-        start, second = preface + 1, rows[preface + 1]
-        if is_second_heading(second, rows[preface + 2 :]):
-            start += 1
-            header = [" ".join(filter(None, names)) for names in zip(header, second, strict=False)]
-        return _Fit(delimiter, width, preface, header, start, count / len(rows))
+    if evidence == 0:
+        # Names are short, different and no sentences. Prose with commas fails here.
+        are_short = all(0 < len(name) <= _MAX_NAME_CHARS for name in header)
+        is_sentence = header[-1].endswith((".", "!", "?"))
+        is_heading = are_short and not is_sentence and len(set(header)) == len(header)
+    if is_heading:
+        return _Fit(delimiter, width, preface, header, count / len(rows))
     # Sentences of prose have commas too.
     may_be_prose = delimiter == "," and not any(map(_NUMBER.fullmatch, header))
-    # Colons also stand in times, addresses, and behind keys.
-    if delimiter == ":" and (
-        width < _MIN_FIELDS or not all(map(_FIELD.match, map(":".join, rows)))
-    ):
-        return None
     if evidence == 0 or count < len(rows) or may_be_prose:
         return None
-    return _Fit(delimiter, width, 0, None, 0, 1)
+    if delimiter == ":":
+        # Colons also stand in times, addresses, and behind keys.
+        are_fields = all(_FIELD.match(":".join(row)) for row in rows)
+        if width < _MIN_FIELDS or not are_fields:
+            return None
+    return _Fit(delimiter, width, 0, None, 1)
 
 
 def _is_title(row: list[str]) -> bool:
@@ -119,75 +127,44 @@ def _is_title(row: list[str]) -> bool:
     return sum(map(bool, row)) < min(len(row), 2)
 
 
-def _is_rule(row: list[str]) -> bool:
-    """Return whether a row has no cells, or dashes only."""
-    return all(map(_RULE.fullmatch, row))
+def _records(fit: _Fit, rows: Iterator[list[str]], others: list[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows that are records, and add the others to a list.
 
+    The others stand before the heading, are rules or repeated headings, or are notes at the end.
 
-def _are_names(header: list[str]) -> bool:
-    """Return whether cells are short, different and no sentences. Prose with commas fails here."""
-    names_fit = all(0 < len(name) <= _MAX_NAME_CHARS for name in header)
-    is_sentence = header[-1].endswith((".", "!", "?"))
-    return names_fit and not is_sentence and len(set(header)) == len(header)
-
-
-class _Records:
-    """The rows of delimited lines that are records, which can be read once.
-
-    Attributes:
-        others: The rows that are something else: before the heading, the first of two headings,
-            rules, repeated headings and notes at the end.
-        misfits: Number of rows of another width.
+    Raises:
+        csv.Error: If too many rows have another width.
     """
-
-    def __init__(self, fit: _Fit, lines: "_DelimitedLines") -> None:
-        self._fit = fit
-        self._lines = lines
-        self.others: list[str] = []
-        self.misfits = 0
-
-    def __iter__(self) -> Iterator[list[str]]:
-        delimiter, width, preface, _, start, _ = self._fit
-        names: list[str] = []
-        notes: list[list[str]] = []  # or records that lack their last cells, if more follow
-        has_ragged = is_apart = False
-        rows = self._lines.rows()
-        if delimiter == "|":  # blanks beside it are there to align it
-            rows = (list(map(str.strip, row)) for row in rows)
-        for number, row in enumerate(rows):
-            # A line with the delimiter is no preface: it may be the record of another table.
-            self.misfits += len(row) != width and (number >= preface or len(row) > 1)
-            if preface <= number < start:
-                names = row
-                if number < start - 1:  # shows above which columns its names stand
-                    self._add_other(row)
-            elif number < preface or len(row) == 1 or row == names or _is_rule(row):
-                self._add_other(row)
-                is_apart = _is_rule(row)
-            elif self._is_note(row, is_apart=is_apart):
-                notes.append(row)
-            else:
-                has_ragged = has_ragged or bool(notes)
-                yield from notes
-                notes.clear()
-                is_apart = False
-                yield row
-        if has_ragged:
-            yield from notes
+    names: list[str] = []
+    notes: list[list[str]] = []  # or records that lack their last cells, if more follow
+    has_ragged = is_apart = False
+    count = misfits = 0
+    for row in rows:
+        count += 1
+        is_preface = count <= fit.preface
+        # A line with the delimiter is no preface: it may be the record of another table.
+        misfits += len(row) != fit.width and (not is_preface or len(row) > 1)
+        is_rule = all(map(_RULE.fullmatch, row))
+        is_note = _is_title(row) and (is_apart or sum(map(len, row)) > _MAX_NAME_CHARS)
+        if count == fit.preface + 1 and fit.header is not None:
+            names = row
+        elif is_preface or is_rule or len(row) == 1 or row == names:
+            others.append(row)
+            is_apart = is_rule
+        elif is_note or len(row) < fit.width:
+            notes.append(row)
         else:
-            for row in notes:
-                self._add_other(row)
-
-    def _is_note(self, row: list[str], *, is_apart: bool) -> bool:
-        if len(row) == self._fit.width:
-            return _is_title(row) and (is_apart or sum(map(len, row)) > _MAX_NAME_CHARS)
-        # A stray quote joins cells.
-        delimiters = self._fit.delimiter.join(row).count(self._fit.delimiter)
-        return delimiters < self._fit.width - 1
-
-    def _add_other(self, row: list[str]) -> None:
-        if any(row):
-            self.others.append(self._fit.delimiter.join(row))
+            has_ragged = has_ragged or bool(notes)
+            yield from notes
+            notes.clear()
+            is_apart = False
+            yield row
+    if has_ragged:
+        yield from notes
+    else:
+        others += notes
+    if misfits > (1 - MOST) * count:
+        raise csv.Error("too many rows have another width")
 
 
 class _DelimitedLines:
@@ -242,17 +219,18 @@ class _DelimitedLines:
     def _are_rows(self, begin: int, end: int) -> bool:
         """Return whether the lines that a quote makes one row are several."""
         lines = self._lines[begin:end]
-        if len(lines) > _MIN_JOINED_LINES and share_of(lines[1:-1], self._is_row) >= MOST:
-            are_rows = True
-        else:
+        if share_of(lines[1:], self._is_row) < MOST:
+            return False
+        if len(lines) <= _MIN_JOINED_LINES:
             # So few lines may look like rows by chance, unless their quotes are wrong too.
-            are_rows = share_of(lines[1:], self._is_row) >= MOST and not self._is_balanced(lines)
-        if are_rows:
-            # They are read again, so that many such quotes would take quadratic time.
-            self._chars_left -= sum(map(len, lines))
-            if self._chars_left < 0:
-                raise csv.Error("too many stray quotes")
-        return are_rows
+            with suppress(csv.Error):
+                next(_csv_reader(lines, delimiter=self._delimiter, strict=True))
+                return False
+        # They are read again, so that many such quotes would take quadratic time.
+        self._chars_left -= sum(map(len, lines))
+        if self._chars_left < 0:
+            raise csv.Error("too many stray quotes")
+        return True
 
     def _is_row(self, line: str) -> bool:
         delimiters = line.count(self._delimiter)
@@ -260,11 +238,4 @@ class _DelimitedLines:
             return delimiters == self._width - 1
         with suppress(csv.Error):
             return len(next(_csv_reader([line], delimiter=self._delimiter))) == self._width
-        return False
-
-    def _is_balanced(self, lines: list[str]) -> bool:
-        """Return whether each quote that begins a cell has one that ends it."""
-        with suppress(csv.Error):
-            next(_csv_reader(lines, delimiter=self._delimiter, strict=True))
-            return True
         return False

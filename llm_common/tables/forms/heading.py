@@ -37,25 +37,6 @@ def heading_evidence(first: Sequence[str], rows: Sequence[Sequence[str]]) -> int
     return evidence
 
 
-def is_second_heading(row: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a row below the names has their units or parts, and is no record.
-
-    A record has a number in some column of numbers, or the same mark in those without one.
-
-    Args:
-        row: The row.
-        rows: Rows behind it.
-    """
-    texts = set()
-    for index, cell in enumerate(row):
-        cells = [record[index] for record in rows if len(record) > index and record[index]]
-        if share_of(cells, _is_number) >= MOST:
-            if _is_number(cell):
-                return False
-            texts.add(cell)
-    return len(texts - MARKERS - {""}) > 1
-
-
 def _counts_up(row: Sequence[str]) -> bool:
     """Return whether its numbers are in equal steps, as minutes and years that name columns are."""
     numbers = [int(cell) for cell in row if _SMALL.fullmatch(cell)]
