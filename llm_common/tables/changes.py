@@ -7,7 +7,7 @@ difference that cannot be written in this way, such as a field that is now a lis
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, TypeAlias, cast
@@ -17,6 +17,7 @@ import orjson
 from llm_common.errors import CorruptPointerError
 from llm_common.tables.columns import is_id_name
 from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
+from llm_common.tables.table import fields_of
 from llm_common.tables.values import Cell, shown_cell
 from llm_common.text.canonical import Json, decode_json, stable_json
 
@@ -124,24 +125,22 @@ class _Comparison:
 
     def _add_lists(self, path: str, old: list[Json], new: list[Json]) -> None:
         # One record may be left of many, or none.
-        if are_records(old or new, min_records=1) and are_records(new or old, min_records=1):
-            self._add_rows(path, old, new)
-        elif any(isinstance(item, (dict, list)) for item in [*old, *new]):
+        are_rows = are_records(old or new, min_records=1) and are_records(new or old, min_records=1)
+        if not are_rows and any(isinstance(item, (dict, list)) for item in [*old, *new]):
             raise _CannotBeWrittenError
-        else:
-            self._add_rows(path, _values(old), _values(new))
+        self._add_rows(path, old, new)
 
     def _add_rows(self, path: str, old: Sequence[Json], new: Sequence[Json]) -> None:
-        text = _row_changes(_rows_of(old), _rows_of(new)).text(path, self._chars_left)
-        self._chars_left -= len(text)
-        self._tables.append(text)
+        self._add(self._tables, _row_changes(path, _rows_of(old), _rows_of(new)))
 
     def _add_field(self, path: str, old: str, new: str) -> None:
-        line = f"{_cell_text(path)}: {old} {_ARROW} {new}"
-        self._chars_left -= len(line)
+        self._add(self._fields, f"{_cell_text(path)}: {old} {_ARROW} {new}")
+
+    def _add(self, texts: list[str], text: str) -> None:
+        self._chars_left -= len(text)
         if self._chars_left < 0:
             raise _CannotBeWrittenError
-        self._fields.append(line)
+        texts.append(text)
 
 
 # --- rows
@@ -155,68 +154,75 @@ class _Row:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _RowChanges:
-    """How the rows of two lists differ.
-
-    Attributes:
-        key: The column by which rows are matched, or None if they are matched as a whole.
-        old_count: Number of old rows.
-        new_count: Number of new rows.
-        changed: The pairs of rows with one key that differ.
-        came: The new rows without an old one.
-        went: The old rows without a new one.
-        is_reordered: Whether the rows that are on both sides have another order.
-    """
-
-    key: str | None
-    old_count: int
-    new_count: int
-    changed: list[tuple[_Row, _Row]]
-    came: list[_Row]
-    went: list[_Row]
-    is_reordered: bool
-
-    def text(self, path: str, max_chars: int) -> str:
-        """Return the changes as lines."""
-        if len(self.changed) + len(self.came) + len(self.went) > _MAX_ROWS:
+def _row_changes(path: str, old: list[_Row], new: list[_Row]) -> str:
+    """Return how two lists of rows differ, as lines."""
+    key = _key_column(old, new)
+    old_by_key, new_by_key = _by_key(old, key), _by_key(new, key)
+    changed: list[str] = []
+    came: list[_Row] = []
+    for value, row in new_by_key.items():
+        old_row = old_by_key.get(value)
+        if old_row is None:
+            came.append(row)
+        elif old_row.text != row.text:
+            assert key is not None  # without a key, a row is its text
+            changed.append(f"{_cell(row.cells, key)}: {_cell_changes(old_row, row)}")
+        if len(changed) + len(came) > _MAX_ROWS:
             raise _CannotBeWrittenError
-        lines = [self._summary(path)]
-        if self.changed and self.key is not None:
-            lines.append(f"Changed, by {_cell_text(self.key)}:")
-            lines += [self._changed_line(old, new) for old, new in self.changed]
-        rows = self.came + self.went
-        columns = list(dict.fromkeys(column for row in rows for column in row.cells))
+    went = [row for value, row in old_by_key.items() if value not in new_by_key]
+    if len(changed) + len(came) + len(went) > _MAX_ROWS:
+        raise _CannotBeWrittenError
+    where = f"{path}: " if path else ""
+    if not changed and not came and not went:
+        return f"{where}{len(new):,} records, all the same. Only their order changed."
+    same = len(new) - len(changed) - len(came)
+    summary = (
+        f"{where}{len(old):,} records before, {len(new):,} now: {same:,} are the same, "
+        f"{len(changed):,} changed, {len(came):,} came, {len(went):,} went."
+    )
+    old_order = list(filter(new_by_key.__contains__, old_by_key))
+    if old_order != list(filter(old_by_key.__contains__, new_by_key)):
+        summary += " The order of the others changed too."
+    if changed:
+        changed.insert(0, f"Changed, by {_cell_text(key)}:")
+    return "\n".join([summary, *changed, *_row_lines(came, went)])
+
+
+def _by_key(rows: list[_Row], key: str | None) -> dict[Key, _Row]:
+    by_key = {_key(row, key): row for row in rows}
+    # Of rows that are the same, it is open which one went, and whether the order changed.
+    if len(by_key) < len(rows):
+        raise _CannotBeWrittenError
+    return by_key
+
+
+def _row_lines(came: list[_Row], went: list[_Row]) -> list[str]:
+    """Return the rows that came and went, below the names of their columns."""
+    columns: dict[str, None] = {}
+    for row in came + went:
+        columns.update(dict.fromkeys(row.cells))
+    lines = []
+    if came or went:
+        lines.append(f"Columns: {' | '.join(map(_cell_text, columns))}")
+    for label, rows in (("Came:", came), ("Went:", went)):
         if rows:
-            lines.append(f"Columns: {' | '.join(map(_cell_text, columns))}")
-        for label, group in (("Came:", self.came), ("Went:", self.went)):
-            if group:
-                lines.append(label)
-                lines += [_row_line(row.cells, columns) for row in group]
-        text = "\n".join(lines)
-        if len(text) > max_chars:
-            raise _CannotBeWrittenError
-        return text
+            lines.append(label)
+        for row in rows:
+            lines.append(" | ".join(_cell(row.cells, column) for column in columns))
+    return lines
 
-    def _summary(self, path: str) -> str:
-        where = f"{path}: " if path else ""
-        same = self.new_count - len(self.changed) - len(self.came)
-        if not self.changed and not self.came and not self.went:
-            return f"{where}{same:,} records, all the same. Only their order changed."
-        counts = f"{len(self.changed):,} changed, {len(self.came):,} came, {len(self.went):,} went"
-        order = " The order of the others changed too." if self.is_reordered else ""
-        return (
-            f"{where}{self.old_count:,} records before, {self.new_count:,} now: {same:,} are the "
-            f"same, {counts}.{order}"
-        )
 
-    def _changed_line(self, old: _Row, new: _Row) -> str:
-        assert self.key is not None
-        changes = [
-            f"{_cell_text(column)}: {_cell(old.cells, column)} {_ARROW} {_cell(new.cells, column)}"
-            for column in _changed_columns(old, new)
-        ]
-        return f"{_cell(new.cells, self.key)}: {'; '.join(changes)}"
+def _cell_changes(old: _Row, new: _Row) -> str:
+    """Return how the cells of two rows with one key differ."""
+    changes = []
+    for column in dict.fromkeys([*old.cells, *new.cells]):
+        is_on_both = column in old.cells and column in new.cells
+        if not is_on_both or _text(old.cells[column]) != _text(new.cells[column]):
+            before, after = _cell(old.cells, column), _cell(new.cells, column)
+            changes.append(f"{_cell_text(column)}: {before} {_ARROW} {after}")
+    if not changes:
+        raise _CannotBeWrittenError  # as if a field `a.b` is now a member b of a field a
+    return "; ".join(changes)
 
 
 def _cell_text(value: Json) -> str:
@@ -233,45 +239,6 @@ def _scalar_text(value: Json) -> str:
 
 def _cell(cells: Mapping[str, Json], column: str) -> str:
     return _cell_text(cells[column]) if column in cells else _MISSING
-
-
-def _row_line(cells: Mapping[str, Json], columns: Sequence[str]) -> str:
-    return " | ".join(_cell(cells, column) for column in columns)
-
-
-def _changed_columns(old: _Row, new: _Row) -> Iterator[str]:
-    for column in dict.fromkeys([*old.cells, *new.cells]):
-        is_on_both = column in old.cells and column in new.cells
-        if not is_on_both or _text(old.cells[column]) != _text(new.cells[column]):
-            yield column
-
-
-def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges:
-    """Return how two lists of rows differ."""
-    key = _key_column(old, new)
-    old_by_key = {_key(row, key): row for row in old}
-    new_by_key = {_key(row, key): row for row in new}
-    # Of rows that are the same, it is open which one went, and whether the order changed.
-    if len(old_by_key) < len(old) or len(new_by_key) < len(new):
-        raise _CannotBeWrittenError
-    changed: list[tuple[_Row, _Row]] = []
-    for value, new_row in new_by_key.items():
-        old_row = old_by_key.get(value)
-        if old_row is None or old_row.text == new_row.text:
-            continue
-        if not any(_changed_columns(old_row, new_row)):
-            raise _CannotBeWrittenError  # as if a field `a.b` is now a member b of a field a
-        changed.append((old_row, new_row))
-    kept = [value for value in old_by_key if value in new_by_key]
-    return _RowChanges(
-        key=key,
-        old_count=len(old),
-        new_count=len(new),
-        changed=changed,
-        came=[row for value, row in new_by_key.items() if value not in old_by_key],
-        went=[row for value, row in old_by_key.items() if value not in new_by_key],
-        is_reordered=kept != [value for value in new_by_key if value in old_by_key],
-    )
 
 
 def _key_column(old: list[_Row], new: list[_Row]) -> str | None:
@@ -300,36 +267,21 @@ def _key(row: _Row, column: str | None) -> Key:
     return type(value), cast(Cell, value)
 
 
-# --- from values to rows
-
-
-def _values(items: list[Json]) -> list[Json]:
-    return [{"value": item} for item in items]
-
-
 def _rows_of(records: Sequence[Json]) -> list[_Row]:
+    """Return records as rows, and values without fields as rows of a column `value`."""
     rows: list[_Row] = []
     for record in records:
-        if not isinstance(record, dict):
-            raise _CannotBeWrittenError
-        cells: Cells = record
-        if dict in map(type, record.values()):  # most records have no objects, and need no copy
+        cells: Cells = record if isinstance(record, dict) else {"value": record}
+        if dict in map(type, cells.values()):  # most records have no objects, and need no copy
+            fields = fields_of(cells, _MAX_ROW_DEPTH)
             cells = {}
-            _add_cells(cells, "", record, 0)
+            for path, value in fields:
+                if path in cells:
+                    raise _CannotBeWrittenError
+                cells[path] = value
         # The text of the record, since a field `a.b` and a member b of a field a are one cell.
         rows.append(_Row(cells, _text(record)))
     return rows
-
-
-def _add_cells(cells: Cells, prefix: str, members: dict[str, Json], depth: int) -> None:
-    for name, value in members.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, dict) and value and depth < _MAX_ROW_DEPTH:
-            _add_cells(cells, f"{path}.", value, depth + 1)
-        elif path in cells:
-            raise _CannotBeWrittenError
-        else:
-            cells[path] = value
 
 
 def _text(value: Json) -> str:
@@ -404,8 +356,11 @@ def _search(old: Sequence[str], new: Sequence[str]) -> list[dict[int, int]] | No
     for edits in range(min(len(old) + len(new), _MAX_EDITS) + 1):
         trace.append(dict(reach))
         for diagonal in range(-edits, edits + 1, 2):
-            x = _start_of(reach, diagonal, edits)
-            first = x
+            if _is_insertion(reach, diagonal, edits):
+                first = reach[diagonal + 1]
+            else:
+                first = reach[diagonal - 1] + 1
+            x = first
             while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
                 x += 1
             reach[diagonal] = x
@@ -415,13 +370,6 @@ def _search(old: Sequence[str], new: Sequence[str]) -> list[dict[int, int]] | No
             if steps > _MAX_STEPS:
                 return None
     return None
-
-
-def _start_of(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """Return where a path on a diagonal begins after its last edit."""
-    if _is_insertion(reach, diagonal, edits):
-        return reach[diagonal + 1]
-    return reach[diagonal - 1] + 1
 
 
 def _is_insertion(reach: dict[int, int], diagonal: int, edits: int) -> bool:

@@ -198,7 +198,9 @@ def type_of(counts: Mapping[Cell, int], name_stems: Collection[str]) -> ColumnTy
         lines = "\n".join([text.replace("\n", "|") for text in texts])
     cells = _Cells(texts, others, lines, int(_MAX_UNREAD * present), name_stems)
     prose = sum([texts[text] for text in texts if len(text) > _MAX_CHARS])
-    for read in (_numbers, _flags, _moments) if prose <= cells.max_unread else ():
+    if prose > cells.max_unread:
+        return _TEXT
+    for read in (_numbers, _flags, _moments):
         column_type = read(cells)
         unread = 0
         if len(column_type.values) < len(texts) + len(others):
@@ -365,5 +367,5 @@ def moment_in(text: str, *, is_day_first: bool) -> str | None:
         return moment
     hour = int(parts["hour"])
     if parts["half"]:
-        hour = hour % 12 + (12 if parts["half"].lower() == "pm" else 0)
+        hour = hour % 12 + 12 * (parts["half"].lower() == "pm")
     return f"{moment} {hour:02}{parts['rest'].replace(',', '.')}"

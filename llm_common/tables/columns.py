@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from llm_common.ranking.lexical import find_stem, folded
 from llm_common.ranking.question_words import stem_of
@@ -40,8 +40,6 @@ _NAME_SEAM: Final = re.compile(r"[\W_]+|(?<=[a-z\d])(?=[A-Z])")
 _PART: Final = re.compile(r"[^\s/&+|,_-]+")
 _MAX_CONDITION_VALUES: Final = 3
 _MAX_LITERAL_CHARS: Final = 40
-
-_Value = TypeVar("_Value", float, str)
 
 
 @lru_cache(maxsize=4_096)
@@ -120,7 +118,9 @@ class Column:
         """Return the rows of cells with a word of a stem."""
         distinct = list(self.counts)
         cells = {distinct[index] for index in find_stem(stem, self._folded)}
-        return {row for row, cell in enumerate(self.cells) if cell in cells} if cells else set()
+        if not cells:
+            return set()
+        return {row for row, cell in enumerate(self.cells) if cell in cells}
 
     @cached_property
     def _sample(self) -> list[Cell]:
@@ -253,10 +253,10 @@ def _among(name: str, values: set[Cell], others: set[Cell], column: Column) -> s
     """Return a condition that all of these values meet and none of the others, or ""."""
     if len(values) <= _MAX_CONDITION_VALUES:
         return _in(name, "", values)
-    if column.is_numeric and (bounds := _between(name, _numbers(values), _numbers(others))):
-        return bounds
-    if column.is_date and (bounds := _between(name, _texts(values), _texts(others))):
-        return bounds
+    if column.is_numeric or column.is_date:
+        bounds = _between(name, values, others)
+        if bounds:
+            return bounds
     return _in(name, "NOT ", others) if 0 < len(others) <= _MAX_CONDITION_VALUES else ""
 
 
@@ -270,8 +270,11 @@ def _in(name: str, negation: str, values: set[Cell]) -> str:
     return f"{name} {'<>' if negation else '='} {literals[0]}"
 
 
-def _between(name: str, values: list[_Value], others: list[_Value]) -> str:
-    """Return the bounds of values, without a bound that keeps no other value out, or ""."""
+def _between(name: str, values: Collection[Any], others: Collection[Any]) -> str:
+    """Return the bounds of values, without a bound that keeps no other value out, or "".
+
+    The values are all numbers, or all moments.
+    """
     low, high = min(values), max(values)
     if any(low < other < high for other in others):
         return ""
@@ -283,14 +286,6 @@ def _between(name: str, values: list[_Value], others: list[_Value]) -> str:
     if not all(literal for _, literal in bounds):
         return ""
     return " AND ".join(f"{name} {sign} {literal}" for sign, literal in bounds)
-
-
-def _numbers(values: Collection[Cell]) -> list[float]:
-    return [value for value in values if isinstance(value, (int, float))]
-
-
-def _texts(values: Collection[Cell]) -> list[str]:
-    return [value for value in values if isinstance(value, str)]
 
 
 def _literal(value: Cell) -> str:

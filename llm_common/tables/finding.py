@@ -253,7 +253,7 @@ class _Search:
             yield from self._nested(path, plain)
         elif _are_rows(items):
             yield _table_with_header(path, items)
-        elif len(items) >= _MIN_SCALARS and all(map(_is_scalar, items)):
+        elif len(items) >= _MIN_SCALARS and _are_scalars(items):
             yield table_of_rows(path, ["value"], ([item] for item in items))
         else:
             for index, item in enumerate(items):
@@ -280,12 +280,11 @@ class _Search:
 
     def _nested(self, path: str, records: Sequence[dict[str, Json]]) -> Iterator[Table]:
         """Return the tables of lists of records within records, such as the items of orders."""
-        names = {
-            name
-            for record in records[:_SAMPLE]
-            for name, value in record.items()
-            if are_records(value, min_records=1)
-        }
+        names: set[str] = set()
+        for record in records[:_SAMPLE]:
+            for name, value in record.items():
+                if are_records(value, min_records=1):
+                    names.add(name)
         for name in sorted(names):
             rows: list[dict[str, Json]] = []
             for record in records[:MAX_ROWS]:
@@ -316,78 +315,73 @@ def are_records(
     """Return whether a value is a list of objects that have fields in common."""
     if not isinstance(value, list) or len(value) < min_records:
         return False
-    return all(type(item) is dict for item in value) and _have_one_form(value)
+    return _are_objects(value) and _have_one_form(value[:_SAMPLE])
 
 
 def _texts_of_blocks(items: list[Json]) -> list[str]:
     """Return the texts of a list of text blocks, as tools of MCP answer with, or []."""
     texts: list[str] = []
     for item in items:
-        text = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else None
+        if not isinstance(item, dict) or item.get("type") != "text":
+            return []
+        text = item.get("text")
         if not isinstance(text, str):
             return []
         texts.append(text)
     return texts
 
 
-def _have_one_form(records: Sequence[Json]) -> bool:
-    sample = [record for record in islice(records, _SAMPLE) if isinstance(record, dict)]
-    counts = Counter(chain.from_iterable(sample))
-    average = counts.total() / max(len(sample), 1)
-    common = list(counts.values()).count(len(sample))
+def _have_one_form(records: Sequence[dict[str, Json]]) -> bool:
+    counts = Counter(chain.from_iterable(records))
+    average = counts.total() / max(len(records), 1)
+    common = list(counts.values()).count(len(records))
     # Optional fields may double the names. More differing names are objects of other kinds, if they
     # are most of each object, and so are objects that share none.
     has_form = 0 < len(counts) <= 2 * average + 5 or 2 * common > average
-    return has_form and 2 * max(counts.values()) >= len(sample)
+    return has_form and 2 * max(counts.values()) >= len(records)
 
 
-def are_members(members: dict[str, Json]) -> bool:
+def are_members(members: dict[str, Json]) -> TypeGuard[dict[str, dict[str, Json]]]:
     """Return whether an object maps keys to records of one form."""
-    if len(members) < _MIN_MEMBERS:
-        return False
     values = list(members.values())
-    if not all(type(value) is dict and value for value in values):
+    if len(values) < _MIN_MEMBERS or not _are_objects(values) or not all(values):
         return False
     sample = values[:_SAMPLE]
-    fields = {name for value in sample if isinstance(value, dict) for name in value}
-    average = sum(len(value) for value in sample if isinstance(value, dict)) / len(sample)
-    return len(fields) <= 1.5 * average
+    fields = set(chain.from_iterable(sample))
+    return len(fields) * len(sample) <= 1.5 * sum(map(len, sample))
 
 
-def key_name(*objects: dict[str, Json]) -> str:
+def key_name(*objects: dict[str, dict[str, Json]]) -> str:
     """Return a name for the keys of objects that no record in these objects has as a field."""
-    records = []
-    for members in objects:
-        records += [member for member in members.values() if isinstance(member, dict)]
+    records = chain.from_iterable(members.values() for members in objects)
     return unused_name("key", ChainMap(*records))
 
 
-def records_of_members(members: dict[str, Json], name: str) -> list[dict[str, Json]]:
+def records_of_members(members: dict[str, dict[str, Json]], name: str) -> list[dict[str, Json]]:
     """Return the records of an object, each with its key as the first field.
 
     Args:
         members: An object for which `are_members` holds.
         name: The name of the first field. See `key_name`.
     """
-    records = []
-    for key, member in members.items():
-        if isinstance(member, dict):
-            records.append({name: key, **member})
-    return records
+    return [{name: key, **member} for key, member in members.items()]
 
 
-def _is_scalar(value: Json) -> bool:
-    return value is None or isinstance(value, (str, int, float))
+def _are_scalars(values: Sequence[Json]) -> bool:
+    return not any(isinstance(value, (list, dict)) for value in values)
+
+
+def _are_objects(values: Sequence[Json]) -> TypeGuard[Sequence[dict[str, Json]]]:
+    return all(type(value) is dict for value in values)
 
 
 def _are_rows(items: list[Json]) -> TypeGuard[list[list[Json]]]:
-    if len(items) < _MIN_RECORDS or not all(type(item) is list for item in items):
+    if len(items) < _MIN_RECORDS or not _are_lists(items):
         return False
-    sample = [item for item in items[:_SAMPLE] if isinstance(item, list)]
-    widths = {len(row) for row in sample}
+    sample = items[:_SAMPLE]
     # A matrix of numbers is no table: its columns have no meaning of their own.
-    has_text = any(isinstance(cell, str) for row in sample for cell in row)
-    return len(widths) == 1 and widths != {0} and has_text
+    has_text = any(isinstance(cell, str) for cell in chain.from_iterable(sample))
+    return len(set(map(len, sample))) == 1 and has_text
 
 
 def _rows_beside_names(path: str, members: dict[str, Json]) -> tuple[Table, dict[str, Json]] | None:
@@ -417,8 +411,9 @@ def _table_of_columns(path: str, members: dict[str, Json]) -> Table | None:
         return None
     if len({*map(len, columns)}) > 1 or len(columns[0]) < _MIN_MEMBERS:
         return None
-    if not all(_is_scalar(item) for column in columns for item in column[:_SAMPLE]):
-        return None
+    for column in columns:
+        if not _are_scalars(column[:_SAMPLE]):
+            return None
     return table_of_rows(path, [*members], zip(*columns, strict=True))
 
 
@@ -430,9 +425,13 @@ def _names_in(header: Json) -> list[str] | None:
     """Return column names from a list of texts, or of objects with a `name`."""
     if not isinstance(header, list) or not header:
         return None
-    names = [item.get("name") if isinstance(item, dict) else item for item in header]
-    texts = [name for name in names if isinstance(name, str)]
-    return texts if len(texts) == len(names) else None
+    names = []
+    for item in header:
+        name = item.get("name") if isinstance(item, dict) else item
+        if not isinstance(name, str):
+            return None
+        names.append(name)
+    return names
 
 
 def _table_with_header(path: str, rows: list[list[Json]]) -> Table:
@@ -446,11 +445,11 @@ def _table_with_header(path: str, rows: list[list[Json]]) -> Table:
 
 def _is_header(first: Sequence[Json], others: Sequence[Sequence[Json]]) -> bool:
     """Return whether a row names the columns: texts only, all different, none repeated below."""
-    names = [cell for cell in first if isinstance(cell, str) and cell.strip()]
-    if len(names) < len(first) or len(set(names)) < len(names):
+    if not all(isinstance(cell, str) and cell.strip() for cell in first):
         return False
-    sample = others[:_SAMPLE]
-    return not any(cell in names for row in sample for cell in row if isinstance(cell, str))
+    cells = chain(first, *others[:_SAMPLE])
+    counts = Counter(cell for cell in cells if isinstance(cell, str))
+    return all(counts[cell] == 1 for cell in first if isinstance(cell, str))
 
 
 def are_mostly_records(tables: Sequence[Table], total_chars: int) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, cast
@@ -185,21 +185,26 @@ def _flattened(record: dict[str, Json]) -> dict[str, Cell]:
     if _NESTED.isdisjoint(map(type, record.values())):
         return cast(dict[str, Cell], record)
     flat: dict[str, Cell] = {}
-    for name, value in record.items():
-        if isinstance(value, dict) and value:
-            _add_members(flat, name, value, 1)
-        else:
-            flat[unused_name(name, flat)] = cell_of(value)
+    for path, value in fields_of(record, _MAX_DEPTH):
+        flat[unused_name(path, flat)] = cell_of(value)
     return flat
 
 
-def _add_members(flat: dict[str, Cell], prefix: str, members: dict[str, Json], depth: int) -> None:
+def fields_of(
+    members: dict[str, Json], max_depth: int, prefix: str = ""
+) -> Iterator[tuple[str, Json]]:
+    """Yield the dotted path and the value of each field of an object and of the objects in it.
+
+    Args:
+        members: The object.
+        max_depth: Levels of objects in it whose members are fields. A deeper object is a value.
+        prefix: What stands before each path.
+    """
     for name, value in members.items():
-        path = f"{prefix}.{name}"
-        if isinstance(value, dict) and value and depth < _MAX_DEPTH:
-            _add_members(flat, path, value, depth + 1)
+        if isinstance(value, dict) and value and max_depth > 0:
+            yield from fields_of(value, max_depth - 1, f"{prefix}{name}.")
         else:
-            flat[unused_name(path, flat)] = cell_of(value)
+            yield f"{prefix}{name}", value
 
 
 def unused_name(name: str, taken: Container[str]) -> str:
@@ -241,16 +246,11 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 def distinct_names(names: Sequence[str]) -> list[str]:
     """Return the names, with numbers where two are the same in SQL, which ignores their case."""
-    taken: set[str] = set()
-    distinct = []
+    distinct: dict[str, str] = {}
     for name in names:
-        unused, copies = name, 1
-        while unused.lower() in taken:
-            copies += 1
-            unused = f"{name}_{copies}"
-        taken.add(unused.lower())
-        distinct.append(unused)
-    return distinct
+        unused = unused_name(name.lower(), distinct)
+        distinct[unused] = name + unused.removeprefix(name.lower())
+    return list(distinct.values())
 
 
 def result_name(tool_name: str, pointer_id: str) -> str:

@@ -193,8 +193,8 @@ def shown_cell(
 
 def are_mixed(cells: Iterable[Cell]) -> bool:
     """Return whether cells are of several kinds, such as texts beside numbers."""
-    kinds = {float if kind is int else kind for kind in map(type, cells)}
-    return len(kinds - {NoneType}) > 1
+    kinds = set(map(type, cells)) - {NoneType}
+    return len(kinds) > 1 and kinds != {int, float}
 
 
 def fits_64_bits(number: int) -> bool:

@@ -268,12 +268,13 @@ class RecordDatabase:
         notes = []
         compares = _COMPARISON.search(sql) is not None
         for table, by_column in self._notes.items():
-            for column, note in by_column.items() if table in sql else ():
+            if table not in sql:
+                continue
+            for column, note in by_column.items():
                 name = rf"(?<!\w){re.escape(column)}(?!\w)"
                 if not column or (compares and re.search(name, sql, re.IGNORECASE)):
                     notes.append(note)
-            if table in sql:
-                notes += self._notes_on_absent(sql, table)
+            notes += self._notes_on_absent(sql, table)
         return tuple(dict.fromkeys(notes))
 
     def _notes_on_absent(self, sql: str, table: str) -> Iterator[str]:
