@@ -3,17 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import Final, TypeAlias
+from itertools import chain, pairwise
+from typing import Final
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, has_gaps, share_of
+from llm_common.tables.forms.fit import MIN_LINES, MOST, Span, has_gaps, share_of, spans_of
 from llm_common.tables.forms.heading import NUMBER, heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 
-Span: TypeAlias = tuple[int, int]
-"""Start and end of a name in the heading."""
-
-_WORD: Final = re.compile(r"\S+")
 _THROUGH: Final = re.compile(r"\S{3}")
 _BEGIN: Final = re.compile(r"\s\S")
 _LAST_WORD: Final = re.compile(r"\S+(?P<more>\s{2}.*)?")
@@ -34,9 +30,9 @@ def aligned(paragraphs: Sequence[Sequence[str]]) -> Table | None:
             what stands before it is the column `section`.
     """
     for heading in paragraphs[0][: _MAX_PREFACE + 1]:
-        if len(heading) > _MAX_HEADING_CHARS or _RULE.fullmatch(heading):
+        if len(heading) > _MAX_HEADING_CHARS or not has_gaps(heading):
             continue
-        if has_gaps(heading) and all(heading in lines for lines in paragraphs):
+        if all(heading in lines for lines in paragraphs):
             table = _table_under(heading, paragraphs)
             if table is not None:
                 return table
@@ -56,7 +52,7 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
         sections += [paragraph[0].strip()] * len(body)
     line = _COMMENT.sub(" ", heading)
     rule = next(filter(_RULE_OF_COLUMNS.fullmatch, paragraph[start + 1 : start + 2]), "")
-    names, cells = _names_and_cells(line, rule, _sample_of(lines))
+    names, cells = _names_and_cells(line, rule, lines[:_SAMPLE_LINES])
     evidence = heading_evidence(names, list(filter(None, cells)))
     # A line above such a rule, or that several paragraphs have in common, is a heading.
     evidence += bool(rule) + len(paragraphs) - 1
@@ -68,19 +64,25 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
     if evidence < 0 or (evidence == 0 and not (has_several and heading.isupper())):
         return None
     names, cells = _names_and_cells(line, rule, lines)
-    rows = list(filter(None, cells))
+    rows: list[list[str]] = []
+    others: list[str] = []
+    has_sections = len(paragraphs) > 1 and len(preface) > 0
+    for section, line, fitting in zip(sections, lines, cells, strict=True):
+        if fitting is None:
+            others.append(line)
+        else:
+            rows.append([section, *fitting] if has_sections else fitting)
     if len(rows) < MIN_LINES - 1 or len(rows) < MOST * len(lines):
         return None
     if share_of(rows, lambda row: "  " in row[-1]) > 1 - MOST:  # a column without a name
         names.append("")
         for row in rows:
             row[-1:] = map(str.strip, f"{row[-1]}  ".split("  ", 1))
-    others = [line for line, fitting in zip(lines, cells, strict=True) if fitting is None]
-    if len(paragraphs) == 1 or not preface:
-        return replace(table_of_rows("", names, rows), other_lines=(*preface, *others))
-    titled = zip(sections, cells, strict=True)
-    rows = [[section, *fitting] for section, fitting in titled if fitting is not None]
-    return replace(table_of_rows("", ["section", *names], rows), other_lines=tuple(others))
+    if has_sections:
+        names.insert(0, "section")
+    else:
+        others = preface + others
+    return replace(table_of_rows("", names, rows), other_lines=tuple(others))
 
 
 def _names_and_cells(
@@ -93,12 +95,12 @@ def _names_and_cells(
         rule: The dashes below it, which blanks divide as the columns, or "".
         lines: The lines of cells.
     """
-    sample = _sample_of(lines)
-    spans = [match.span() for match in _WORD.finditer(rule)] or _spans_of_names(heading, sample)
+    sample = lines[:: -(-len(lines) // _SAMPLE_LINES) or 1]
+    spans = spans_of(rule) or _spans_of_names(heading, sample)
     gaps = [_freest((end, start), sample) for (_, end), (start, _) in pairwise(spans)]
     names = _cells_between(heading, gaps) if gaps else None
     if names is None:
-        return [], []
+        return [], [None] * len(lines)
     cells = _cells_of(lines, names, spans, gaps)
     rows = list(filter(None, cells))[:_SAMPLE_LINES]
     for index, name in enumerate(names):
@@ -109,17 +111,14 @@ def _names_and_cells(
     return names, cells
 
 
-def _sample_of(lines: Sequence[str]) -> Sequence[str]:
-    return lines[:: -(-len(lines) // _SAMPLE_LINES) or 1]
-
-
 def _cells_of(
     lines: Sequence[str], names: list[str], spans: Sequence[Span], gaps: Sequence[int]
 ) -> list[list[str] | None]:
     """Return the cells of each line that fits the columns, and None for the others."""
     read = [_cells_between(line, gaps) or _cells_in_order(line, spans, max_gap=0) for line in lines]
     # Where each cell is one word, so are those of a line that a wide word has pushed on.
-    are_words = all(len(cell.split()) == 1 for cells in read if cells for cell in cells[:-1])
+    first_cells = chain.from_iterable(cells[:-1] for cells in filter(None, read))
+    are_words = all(len(cell.split()) == 1 for cell in first_cells)
     rows: list[list[str] | None] = []
     for line, fitting in zip(lines, read, strict=True):
         cells = fitting
@@ -166,10 +165,10 @@ def _spans_of_names(heading: str, sample: Sequence[str]) -> list[Span]:
 
     A blank stands between the names of two columns, or within the name of one.
     """
-    words = [match.span() for match in _WORD.finditer(heading)]
-    ends = [word.end() for word in map(_WORD.search, sample) if word]
-    if ends and max(ends) < words[0][0] - 1:
-        words = [(0, max(ends)), *words]  # without a name, as the first column of `free`
+    words = spans_of(heading)
+    end = max((spans_of(line)[0][1] for line in sample), default=len(heading))
+    if end < words[0][0] - 1:
+        words.insert(0, (0, end))  # without a name, as the first column of `free`
     if _are_in_order(words, sample):
         return words
     fitting = [spans for spans in _pairs_joined(words) if _are_in_order(spans, sample)]
@@ -183,12 +182,10 @@ def _spans_of_names(heading: str, sample: Sequence[str]) -> list[Span]:
 
 
 def _are_in_order(spans: Sequence[Span], sample: Sequence[str]) -> bool:
-    return (
-        share_of(
-            sample, lambda line: _cells_in_order(line, spans, max_gap=_MAX_PUSHED_GAP) is not None
-        )
-        >= MOST
-    )
+    fitting = 0
+    for line in sample:
+        fitting += _cells_in_order(line, spans, max_gap=_MAX_PUSHED_GAP) is not None
+    return fitting >= MOST * max(len(sample), 1)
 
 
 def _are_whole(spans: Sequence[Span], sample: Sequence[str]) -> bool:

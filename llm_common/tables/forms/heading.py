@@ -59,7 +59,10 @@ def _vote(name: str, cells: Sequence[str]) -> int:
         is_key = len(cells) >= _MIN_KEYS and len(set(cells)) == len(cells)
         return 0 if is_key else -2
     if share_of(cells, _is_number) >= MOST:
-        return _vote_above_numbers(name, cells)
+        if not _is_number(name):
+            return int(name[0].isalpha() or not any(map(str.isdigit, name)))
+        # A year above other numbers says when they were measured.
+        return 1 if _is_year(name) and share_of(cells, _is_year) < MOST / 2 else -1
     # Such as digests, ids and modes of files.
     if len(name) >= _ID_CHARS and all(len(cell) == len(name) for cell in cells):
         return -1
@@ -70,10 +73,3 @@ def _vote(name: str, cells: Sequence[str]) -> int:
     if not common <= set(name):
         return 1
     return -1 if common - _NAME_MARKS else 0
-
-
-def _vote_above_numbers(name: str, cells: Sequence[str]) -> int:
-    if _is_number(name):
-        # A year above other numbers says when they were measured.
-        return 1 if _is_year(name) and share_of(cells, _is_year) < MOST / 2 else -1
-    return 1 if name[0].isalpha() or not any(map(str.isdigit, name)) else 0

@@ -42,11 +42,11 @@ def tables_in_text(text: str) -> list[Table]:
 
 def _without_total(table: Table) -> Table:
     """Return a table without a last row that has the sum of the others, as `Total | 60`."""
-    has_last_row = len(table.rows) == table.total_rows
-    label = next(filter(None, table.rows[-1]), None) if has_last_row else None
-    if not isinstance(label, str) or not _TOTAL.match(label):
+    label = next(filter(None, table.rows[-1]), None)
+    if not isinstance(label, str) or not _TOTAL.match(label) or len(table.rows) < table.total_rows:
         return table
-    for column in (Column(table, index) for index in range(len(table.columns))):
+    for index in range(len(table.columns)):
+        column = Column(table, index)
         if not column.is_numeric:
             continue
         *numbers, total = [number_of(value) for value in column.values]
@@ -76,7 +76,7 @@ def _tables_in(text: str) -> list[Table]:
         if table is not None:
             return [table]
     # Lines without names may be the keys and values of blocks.
-    table = blocks(text, lines) or key_values(lines) or _without_comments(text, lines)
+    table = blocks(text, lines) or key_values(lines) or _without_comments(lines)
     return _tables_of_paragraphs(text) if table is None else [table]
 
 
@@ -88,10 +88,8 @@ _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (
 )
 
 
-def _without_comments(text: str, lines: list[str]) -> Table | None:
+def _without_comments(lines: list[str]) -> Table | None:
     """Return the table of delimited lines without names, as those of `/etc/passwd`, or None."""
-    if "#" not in text:
-        return delimited(text, lines, has_names=False)
     comments = [line for line in lines if line.startswith("#")]
     records = [line for line in lines if not line.startswith("#")]
     table = delimited("\n".join(records), records, has_names=False)
@@ -100,25 +98,21 @@ def _without_comments(text: str, lines: list[str]) -> Table | None:
 
 def _tables_of_paragraphs(text: str) -> list[Table]:
     """Return the tables that paragraphs are, if these are most of a text, or []."""
-    numbers: list[int] = []
-    paragraphs: list[list[str]] = []
-    for number, lines in _paragraphs(text):
-        numbers.append(number)
-        paragraphs.append([line.expandtabs() for line in lines])
+    paragraphs = _paragraphs(text.expandtabs())
     if len(paragraphs) > 1:
-        table = word_sections(paragraphs)
+        table = word_sections(list(paragraphs.values()))
         if table is not None:
             return [table]
-    total = sum(map(len, paragraphs))
+    total = sum(map(len, paragraphs.values()))
     tables: list[Table] = []
     others: list[str] = []
-    for first, group in _groups(paragraphs):
+    for number, group in _groups(paragraphs).items():
         table = _table_of(group, total)
         if table is None:
             others += chain.from_iterable(group)
         else:
             others += table.other_lines
-            tables.append(replace(table, path=f"line {numbers[first]}", other_lines=()))
+            tables.append(replace(table, path=f"line {number}", other_lines=()))
     if not tables or total - len(others) < _MIN_SHARE * total:
         return []
     if len(tables) == 1 and not tables[0].is_log:
@@ -148,38 +142,40 @@ def _table_of(group: list[list[str]], total: int) -> Table | None:
     return table
 
 
-def _groups(paragraphs: list[list[str]]) -> list[tuple[int, list[list[str]]]]:
+def _groups(paragraphs: dict[int, list[str]]) -> dict[int, list[list[str]]]:
     """Return the paragraphs that have the same line near the beginning, such as a heading."""
-    counts = Counter(chain.from_iterable({*lines[:_MAX_PREFACE]} for lines in paragraphs))
-    groups: dict[str | int, list[list[str]]] = {}
-    firsts: dict[str | int, int] = {}
-    for index, lines in enumerate(paragraphs):
-        key = next((line for line in lines[:_MAX_PREFACE] if counts[line] > 1), index)
-        firsts.setdefault(key, index)
-        groups.setdefault(key, []).append(lines)
-    return [(firsts[key], group) for key, group in groups.items()]
+    counts: Counter[str] = Counter()
+    for lines in paragraphs.values():
+        counts.update({*lines[:_MAX_PREFACE]})
+    groups: dict[int, list[list[str]]] = {}
+    firsts: dict[str, int] = {}
+    for number, lines in paragraphs.items():
+        shared = [line for line in lines[:_MAX_PREFACE] if counts[line] > 1]
+        first = firsts.setdefault(shared[0], number) if shared else number
+        groups.setdefault(first, []).append(lines)
+    return groups
 
 
-def _paragraphs(text: str) -> list[tuple[int, list[str]]]:
-    """Return the lines between blank ones, with the number of the first.
+def _paragraphs(text: str) -> dict[int, list[str]]:
+    """Return the lines between blank ones, by the number of the first.
 
     A title and a heading begin another one, as in `netstat`.
     """
     lines = text.split("\n")
-    paragraphs: list[tuple[int, list[str]]] = []
+    paragraphs: dict[int, list[str]] = {}
+    paragraph: list[str] = []
     is_new, has_title = True, False
-    for index, line in enumerate(lines):
-        is_blank = not line.strip()
-        if not is_blank:
-            # Only where the paragraph has such a beginning itself.
-            if is_new or (has_title and _begins_table(lines[index - 1 : index + 2])):
-                paragraphs.append((index + 1, []))
-                has_title = False
-            paragraph = paragraphs[-1][1]
-            paragraph.append(line)
-            if len(paragraph) == _TITLE_LINES:
-                has_title = _are_title_and_heading(paragraph)
-        is_new = is_blank
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            is_new = True
+            continue
+        # Only where the paragraph has such a beginning itself.
+        if is_new or (has_title and _begins_table(lines[number - 2 : number + 1])):
+            paragraph = paragraphs[number] = []
+            is_new = has_title = False
+        paragraph.append(line)
+        if len(paragraph) == _TITLE_LINES:
+            has_title = _are_title_and_heading(paragraph)
     return paragraphs
 
 

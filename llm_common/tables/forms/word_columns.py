@@ -1,20 +1,16 @@
 """Columns that words make in all lines, as `ls -l`, `mount`, `md5sum` and `ss` print them."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, has_gaps, share_of
+from llm_common.tables.forms.fit import MIN_LINES, MOST, Span, has_gaps, share_of, spans_of
 from llm_common.tables.forms.heading import NUMBER, heading_evidence
 from llm_common.tables.table import Table, table_of_rows
 from llm_common.text.canonical import Json
 
-Span: TypeAlias = tuple[int, int]
-
-_WORD: Final = re.compile(r"\S+")
 _MAX_TITLES: Final = 3  # lines before the columns and behind them, such as `total 48`
 _TRIMS: Final = sorted(product(range(_MAX_TITLES + 1), repeat=2), key=sum)
 _SAMPLE_LINES: Final = 200
@@ -37,7 +33,7 @@ def word_columns(lines: Sequence[str]) -> Table | None:
         return None
     rows: list[list[Json]] = []
     for line in lines[start + any(names) : end]:
-        rows.append([*line.strip().split(maxsplit=width - 1)])
+        rows.append(list(line.strip().split(maxsplit=width - 1)))
     others = (*lines[:start], *lines[end:])
     # A heading that is not understood has names for what stands in the last column.
     has_more = any(map(has_gaps, lines[:start])) and any("  " in str(row[-1]) for row in rows)
@@ -111,7 +107,7 @@ def _place(lines: Sequence[str], width: int) -> tuple[int, int]:
 
 def _width(lines: Sequence[str]) -> int:
     """Return in how many columns the words stand, of which the last takes the rest of a line."""
-    words = [[match.span() for match in _WORD.finditer(line)] for line in lines]
+    words = list(map(spans_of, lines))
     fewest = min(map(len, words), default=0)
     if len(lines) >= _MIN_ROWS and all(len(spans) == fewest for spans in words):
         return fewest
@@ -148,8 +144,7 @@ def _names(lines: Sequence[str], width: int) -> list[str] | None:
     if len(lines) < MIN_LINES:
         return None
     if width == 1:
-        are_words = share_of(lines, lambda line: len(line.split()) == 1) >= MOST
-        return [""] if are_words else None
+        return [""] if share_of(lines, lambda line: len(line.split()) == 1) >= MOST else None
     first, *others = [line.split(maxsplit=width - 1) for line in lines]
     evidence = heading_evidence(first, others)
     if evidence > 0:
