@@ -101,7 +101,12 @@ class _Comparison:
         if _text(old) == _text(new):
             return
         if isinstance(old, list) and isinstance(new, list):
-            self._add_lists(path, old, new)
+            # One record may be left of many, or none.
+            are_rows = are_records(old or new, min_records=1)
+            are_rows = are_rows and are_records(new or old, min_records=1)
+            if not are_rows and any(isinstance(item, (dict, list)) for item in [*old, *new]):
+                raise _CannotBeWrittenError
+            self._add_rows(path, old, new)
         elif isinstance(old, dict) and isinstance(new, dict):
             self._add_objects(path, old, new, depth)
         else:
@@ -122,13 +127,6 @@ class _Comparison:
                 before = _scalar_text(old[name]) if name in old else _MISSING
                 after = _scalar_text(new[name]) if name in new else _MISSING
                 self._add_field(inner, before, after)
-
-    def _add_lists(self, path: str, old: list[Json], new: list[Json]) -> None:
-        # One record may be left of many, or none.
-        are_rows = are_records(old or new, min_records=1) and are_records(new or old, min_records=1)
-        if not are_rows and any(isinstance(item, (dict, list)) for item in [*old, *new]):
-            raise _CannotBeWrittenError
-        self._add_rows(path, old, new)
 
     def _add_rows(self, path: str, old: Sequence[Json], new: Sequence[Json]) -> None:
         self._add(self._tables, _row_changes(path, _rows_of(old), _rows_of(new)))

@@ -286,8 +286,11 @@ def _scale_of(
     """Return the unit of all numbers, and how many of it each other unit is, or None."""
     different = set(units)
     if len(different) > 1:  # zero needs no unit
-        pairs = zip(digits, units, strict=True)
-        different = {unit for text, unit in pairs if unit or text.strip("0.,")}
+        different.clear()
+        for text, unit in zip(digits, units, strict=True):
+            if not unit and not text.strip("0.,"):
+                continue
+            different.add(unit)
     if len(different) <= 1:
         return "".join(different), {}
     scales = [scale for scale in _SCALES if different <= scale[1].keys()]

@@ -199,8 +199,9 @@ class _Search:
         body, note = without_cut_note(text)
         lines = json_lines(body)
         if lines is not None:
-            self._add_lines(path, lines.others, note)
-            yield from self._walk(path, list(lines.objects), depth)
+            objects, others = lines
+            self._add_lines(path, others, note)
+            yield from self._walk(path, objects, depth)
             return
         for read in (python_data, xml_data, yaml_data):
             tables = self._tables_of_data(path, read(text), depth)

@@ -6,8 +6,16 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Final
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, Span, has_gaps, share_of, spans_of
-from llm_common.tables.forms.heading import NUMBER, heading_evidence
+from llm_common.tables.forms.fit import (
+    MIN_LINES,
+    MOST,
+    NUMBER,
+    Span,
+    has_gaps,
+    heading_evidence,
+    share_of,
+    spans_of,
+)
 from llm_common.tables.table import Table, table_of_rows
 
 _THROUGH: Final = re.compile(r"\S{3}")

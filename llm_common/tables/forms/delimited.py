@@ -11,8 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, SAMPLE_LINES, share_of
-from llm_common.tables.forms.heading import heading_evidence
+from llm_common.tables.forms.fit import MIN_LINES, MOST, SAMPLE_LINES, heading_evidence, share_of
 from llm_common.tables.table import Table, table_of_rows
 
 DELIMITERS: Final = ("\t", ",", ";", "|")

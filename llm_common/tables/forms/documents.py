@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -26,23 +25,10 @@ _MAX_PYTHON_CHARS: Final = 500_000  # its parser takes some 100 times as many by
 _MAX_LEVELS: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class JsonLines:
-    """The lines of a text with one JSON object per line.
+def json_lines(text: str) -> tuple[list[Json], list[str]] | None:
+    """Return the objects of a text with one JSON object per line, and its other lines, or None.
 
-    Attributes:
-        objects: The objects.
-        others: The lines that are something else, such as a cut last one.
-    """
-
-    objects: list[dict[str, Json]]
-    others: list[str]
-
-
-def json_lines(text: str) -> JsonLines | None:
-    """Return the objects of a text with one JSON object per line, or None.
-
-    At most a tenth of the lines may be something else.
+    At most a tenth of the lines may be something else, such as a cut last one.
     """
     lines = text.split("\n") if len(text) <= MAX_TEXT_CHARS else []
     lines = [line for line in lines if line.strip()]
@@ -50,7 +36,7 @@ def json_lines(text: str) -> JsonLines | None:
         return None
     if share_of(lines[:SAMPLE_LINES], lambda line: _object_in(line) is not None) < MOST:
         return None
-    objects: list[dict[str, Json]] = []
+    objects: list[Json] = []
     others: list[str] = []
     for line in lines:
         value = _object_in(line)
@@ -58,7 +44,7 @@ def json_lines(text: str) -> JsonLines | None:
             objects.append(value)
         else:
             others.append(line)
-    return JsonLines(objects, others) if len(objects) >= MOST * len(lines) else None
+    return (objects, others) if len(objects) >= MOST * len(lines) else None
 
 
 def _object_in(line: str) -> dict[str, Json] | None:
@@ -94,7 +80,10 @@ def python_data(text: str) -> Json:
         if not _TUPLES.match(text):
             return value  # type: ignore[no-any-return]
         # No row of a query's tuples names the columns.
-        return [{f"column_{n}": cell for n, cell in enumerate(row, start=1)} for row in value]
+        records: list[Json] = []
+        for row in value:
+            records.append({f"column_{n}": cell for n, cell in enumerate(row, start=1)})
+        return records
     return None
 
 

@@ -226,9 +226,17 @@ def _cells(match: re.Match[str], line: str, columns: list[str]) -> list[Json]:
 def _without_empty_columns(table: Table) -> Table:
     kept = [index for index in range(len(table.columns)) if any(map(bool, table.column(index)))]
     columns = tuple(table.columns[index] for index in kept)
-    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
-    is_log = "message" in columns
-    return Table(table.path, columns, columns, rows, table.total_rows, len(columns), is_log=is_log)
+    rows = []
+    for row in table.rows:
+        rows.append(tuple(row[index] for index in kept))
+    return replace(
+        table,
+        columns=columns,
+        paths=columns,
+        rows=tuple(rows),
+        total_columns=len(columns),
+        is_log="message" in columns,
+    )
 
 
 def fields_log(_: str, lines: list[str]) -> Table | None:

@@ -6,8 +6,16 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from llm_common.tables.forms.fit import MIN_LINES, MOST, Span, has_gaps, share_of, spans_of
-from llm_common.tables.forms.heading import NUMBER, heading_evidence
+from llm_common.tables.forms.fit import (
+    MIN_LINES,
+    MOST,
+    NUMBER,
+    Span,
+    has_gaps,
+    heading_evidence,
+    share_of,
+    spans_of,
+)
 from llm_common.tables.table import Table, table_of_rows
 from llm_common.text.canonical import Json
 
@@ -130,13 +138,9 @@ def _is_column(words: Sequence[Sequence[Span]], index: int) -> bool:
     gap = min(column)[0] - max(ends)
     if gap > 0 and len(ends) == 1 and (index == 1 or gap > 1):
         return True  # whatever follows, such as the blanks of a program behind the number of a line
-    return gap > 0 and _are_aligned(column)
-
-
-def _are_aligned(column: Sequence[Span]) -> bool:
     [[start, _]] = Counter(start for start, _ in column).most_common(1)
     [[end, _]] = Counter(end for _, end in column).most_common(1)
-    return all(span[0] == start or span[1] == end for span in column)
+    return gap > 0 and all(span[0] == start or span[1] == end for span in column)
 
 
 def _names(lines: Sequence[str], width: int) -> list[str] | None:

@@ -216,7 +216,9 @@ def compiled_size(plain: str) -> float:
             for name in _NAME.findall(selects[index]):
                 inner += named.get(name, ())
             copies[index] = max(sum(map(copies_in, inner)), 1.0)
-        return copies[index] * _most_names(selects[index])
+        columns = ",".join(_COLUMNS.findall(selects[index])).split(",")
+        most_names = max(len(_NAME.findall(column)) for column in columns)
+        return copies[index] * max(most_names, 1)
 
     for _ in range(_MAX_DEPTH):
         plain, count = _BRACKETS.subn(fold, plain)
@@ -227,9 +229,3 @@ def compiled_size(plain: str) -> float:
     selects.append(plain)
     copies_in(len(selects) - 1)
     return max(len(_NAME.findall(selects[index])) * copies[index] for index in copies)
-
-
-def _most_names(select: str) -> int:
-    """Return the most names in one column of a SELECT, or 1."""
-    columns = ",".join(_COLUMNS.findall(select)).split(",")
-    return max(1, *(len(_NAME.findall(column)) for column in columns))

@@ -45,7 +45,9 @@ def sql_columns(table: Table, *, max_columns: int) -> list[SqlColumn]:
         note = _note_on(column)
         if column.type.has_texts and len(names) < max_columns:
             names = distinct_names([*names, f"{column.name}_text"])
-            cells = [None if cell is None else _storable(cell_text(cell)) for cell in column.cells]
+            cells: list[Cell] = []
+            for cell in column.cells:
+                cells.append(None if cell is None else _storable(cell_text(cell)))
             texts.append(SqlColumn(names[-1], "TEXT", cells))
             beside = f"{column.name} has {column.type.unit or 'the'} values, {names[-1]} the texts."
             note = f"{note} {beside}".strip()

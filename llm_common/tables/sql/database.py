@@ -217,12 +217,13 @@ class RecordDatabase:
         """
         if not sql.strip():
             raise self._refusal("the query is empty", other_names)
-        if literal := _long_integer(sql):
-            raise self._refusal(
-                f"{literal} has over 64 bits, and such an integer is stored as text: compare with "
-                f"'{literal}', or write {literal}.0 to compare decimals",
-                other_names,
-            )
+        for literal in _LONG_LITERAL.findall(_QUOTED.sub("", sql)):
+            if not fits_64_bits(int(literal)):  # SQLite would round it to a decimal
+                raise self._refusal(
+                    f"{literal} has over 64 bits, and such an integer is stored as text: compare "
+                    f"with '{literal}', or write {literal}.0 to compare decimals",
+                    other_names,
+                )
         plain = plain_sql(sql)
         if compiled_size(plain) > _MAX_COMPILED:
             raise self._refusal(
@@ -422,14 +423,6 @@ _KEYWORDS: Final = frozenset(
         " SELECT SET TABLE THEN TO UNION UNIQUE UPDATE USING VALUES WHEN WHERE WITH"
     ).split()
 )
-
-
-def _long_integer(sql: str) -> str | None:
-    """Return the first integer of a query that SQLite would round to a decimal."""
-    for literal in _LONG_LITERAL.findall(_QUOTED.sub("", sql)):
-        if not fits_64_bits(int(literal)):
-            return str(literal)
-    return None
 
 
 def _number(cell: object) -> float | None:
