@@ -352,50 +352,41 @@ def _max_value_bytes(plain: str) -> int:
     return min(_MAX_VALUE_BYTES, _MAX_GROWTH_BYTES // max(values, 1))
 
 
+_STATM_CHARS: Final = 100
+
+
 class _Watch:
     """Stops a query that takes too much CPU time or memory."""
 
     def __init__(self) -> None:
         self.reason = ""
         self._end_s = time.thread_time() + _MAX_CPU_S
-        self._memory = _ResidentMemory()
-        self._limit_bytes = self._memory.read_bytes() + _MAX_GROWTH_BYTES
+        # Kept open, since a query reads it thousands of times.
+        self._statm: int | None = None
+        with suppress(OSError):  # only Linux has this file
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self._limit_bytes = self._resident_bytes() + _MAX_GROWTH_BYTES
 
     def close(self) -> None:
-        self._memory.close()
+        if self._statm is not None:
+            os.close(self._statm)
 
     def exceeds(self) -> bool:
         """Return whether the query has to stop, and keep the reason."""
-        if self._memory.read_bytes() > self._limit_bytes:
+        if self._resident_bytes() > self._limit_bytes:
             self.reason = "the query took too much memory; read fewer rows or shorter values"
         elif time.thread_time() > self._end_s:
             self.reason = f"the query took over {_MAX_CPU_S:g} s; read fewer rows, or join by a key"
         return bool(self.reason)
 
-
-_STATM_CHARS: Final = 100
-
-
-class _ResidentMemory:
-    """The memory of this process, or its peak or 0 where the system does not say more."""
-
-    def __init__(self) -> None:
-        # Kept open, since a query reads it thousands of times.
-        self._statm: int | None = None
-        with suppress(OSError):  # only Linux has this file
-            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
-
-    def read_bytes(self) -> int:
+    def _resident_bytes(self) -> int:
+        """Return the memory of this process, its peak, or 0 where the system says neither."""
         if resource is None:
             return 0
         if self._statm is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on macOS in bytes
         pages = int(os.pread(self._statm, _STATM_CHARS, 0).split()[1])
         return pages * resource.getpagesize()
-
-    def close(self) -> None:
-        if self._statm is not None:
-            os.close(self._statm)
 
 
 def _authorize(
