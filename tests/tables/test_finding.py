@@ -403,6 +403,13 @@ def test_records_are_found_wherever_they_stand(result: Any, path: str) -> None:
             id="no heading of numbers",
         ),
         pytest.param(
+            "00a0f\tHEAD\n" + repeated("00a{0}f\trefs/heads/topic-{0}\n", 9),
+            ("column_1", "column_2"),
+            10,
+            {0: ("00a0f", "HEAD")},
+            id="a first digest that comes again",
+        ),
+        pytest.param(
             "Year,Growth,Change\n2001,N/A,-\n2002,1.5,3\n2003,2.5,4\n2004,2,6\n",
             ("Year", "Growth", "Change"),
             4,

@@ -86,7 +86,9 @@ def _vote(name: str, cells: Sequence[str]) -> int:
     """Return 1 if the cells have something in common that their name lacks, less if it has it."""
     if name in cells:
         # Among keys, as in a list of fields with a field `name`, it would be the only one twice.
-        is_key = len(cells) >= _MIN_KEYS and len(set(cells)) == len(cells)
+        # Digests are of one length, and the first of a list may come again.
+        are_names = len(set(map(len, cells))) > 1
+        is_key = are_names and len(cells) >= _MIN_KEYS and len(set(cells)) == len(cells)
         return 0 if is_key else -2
     if share_of(cells, _is_number) >= MOST:
         if not _is_number(name):
