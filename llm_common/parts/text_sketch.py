@@ -1,11 +1,11 @@
-"""`TextSketch`: a text without records in few lines: what failed, what matches, its outline.
+"""`TextSketch`: a text without records in few lines: what failed, what matches, and both ends.
 
 1. How many lines there are, how many tell of a failure, and how many contain words of the question.
 2. Where lines with the rarest of these words do not fit: the pattern that finds them.
 3. Lines with their numbers, in the order of the text.
 
 Lines are chosen in an order that does not depend on the room, until one does not fit: what failed,
-what matches, what stands around that, headings, and both ends. So more room never shows less.
+what matches, and both ends. So more room never shows less.
 """
 
 import re
@@ -38,8 +38,6 @@ _MAX_COUNTED: Final = 3
 _MAX_FIELD_CHARS: Final = 200
 _MAX_BESIDE_CHARS: Final = 400
 _FIRST_FAILED_LINES: Final = 3  # where the question asks for something else
-_AROUND_BEST: Final = 10
-_AROUND_LINES: Final = 3
 
 _ASKS_FOR_FAILURE: Final = re.compile(
     r"\b(?:fail|error|wrong|broke|crash|problem|exception|bug)", re.IGNORECASE
@@ -52,13 +50,6 @@ _REQUEST_WORDS: Final = (
         "line lines log logs file output text mention mentions mentioned mentioning say says said"
         " print prints printed containing about occurs appear appears"
     )
-)
-# What begins a section: a heading of Markdown, a file of a diff, a section of an INI or TOML file,
-# and a definition at the left margin of a program.
-_HEADING: Final = re.compile(
-    r"(?P<marks>\#{1,6})[ \t]+\S|\+\+\+ \S|\[[^\[\]]{1,80}\]$"
-    r"|(?:(?:export|default|public|pub|abstract|async|static)[ \t]+){0,3}"
-    r"(?:class|def|fn|func|function|interface|struct|enum|trait|impl|module)[ \t]+\w"
 )
 
 
@@ -272,36 +263,7 @@ class TextSketch:
             yield from self._matching
         yield from chain.from_iterable(self._failures)
         yield from self._matching
-        yield from self._around(self._matching[:_AROUND_BEST])
-        if not self._words:
-            yield from (0, len(self._lines) - 1)
-            yield from self._headings
         yield from self._ends()
-
-    def _around(self, indexes: Sequence[int]) -> Iterator[int]:
-        for distance in range(1, _AROUND_LINES + 1):
-            for index in indexes:
-                for near in (index + distance, index - distance):
-                    if 0 <= near < len(self._lines):
-                        yield near
-
-    @cached_property
-    def _headings(self) -> list[int]:
-        """Indexes of headings, the highest level first, spread over the text."""
-        levels: dict[int, int] = {}
-        for index, line in enumerate(self._lines):
-            heading = _HEADING.match(line)
-            if heading:
-                levels[index] = len(heading["marks"] or "")
-        # A document has a second level, and definitions only in its examples. A program or a diff
-        # has comments that look like headings.
-        is_document = max(levels.values(), default=0) > 1 or 0 not in levels.values()
-        ordered = []
-        for number, (index, level) in enumerate(levels.items(), start=1):
-            if is_document == (level > 0):
-                spread = -(number & -number)  # every 2nd, 4th, 8th … first
-                ordered.append((level, spread, index))
-        return [index for _, _, index in sorted(ordered)]
 
     def _ends(self) -> Iterator[int]:
         """Yield lines from the beginning and from the end in turn."""

@@ -80,7 +80,7 @@ async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Pat
     assert "read_context" in preview
 
 
-async def test_without_a_match_a_preview_shows_headings_and_both_ends(tmp_path: Path) -> None:
+async def test_without_a_match_a_preview_shows_both_ends(tmp_path: Path) -> None:
     text = "\n".join(f"## Day {day}\n\n{'It rained all day. ' * 40}" for day in range(50))
     shown, _ = await offloaded(tmp_path, text, query="zygomorphic", max_whole_tokens=500)
     assert COUNTER.count(shown.text) <= 400
