@@ -148,11 +148,6 @@ class Placement:
         )
 
 
-def _value_of(score: Score) -> float:
-    """Return the value of a whole item: 0 for a score that is negative or NaN."""
-    return min(score.value, _MAX_SCORE) ** _POWER if score.value > 0 else 0.0
-
-
 def candidates_of(pool: DataPoolSnapshot, scores: Scores) -> list[Candidate]:
     """Return a candidate for every item of the pool, by section and in descending priority.
 
@@ -161,9 +156,10 @@ def candidates_of(pool: DataPoolSnapshot, scores: Scores) -> list[Candidate]:
     """
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
     for candidate in _unscored(pool):
-        candidate.score = scores.get((candidate.kind, candidate.id), _UNSCORED)
-        candidate.value = _value_of(candidate.score)
-        candidate.tier = _TIERS.get(candidate.score.rule, _RANKED_TIER)
+        score = candidate.score = scores.get((candidate.kind, candidate.id), _UNSCORED)
+        if score.value > 0:  # neither negative nor NaN
+            candidate.value = min(score.value, _MAX_SCORE) ** _POWER
+        candidate.tier = _TIERS.get(score.rule, _RANKED_TIER)
         sections[candidate.kind].append(candidate)
     ordered: list[Candidate] = []
     for section in sections.values():

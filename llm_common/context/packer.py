@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from heapq import heapify, heappop, heappush, nlargest
+from heapq import heappop, heappush, nlargest
 from itertools import chain
 from math import log
 from operator import attrgetter, itemgetter
@@ -148,16 +148,15 @@ class _Packer:
             shares=shares_of(self._request.intent.classification, self._allocation),
             is_survey=surveys(self._request.intent.text),
         )
-        before: dict[Candidate, Placement] = {}
         groups = {""}
-        for placement in steps:
-            group, line_tokens = placement.candidate.group, 0
-            if group not in groups:
+        for step in steps:
+            group = step.placement.candidate.group
+            if group in groups:
+                yield step
+            else:
                 # The line with the day of a turn is paid for once.
                 groups.add(group)
-                line_tokens = self._meter.count(group_line(group))
-            yield _Step(placement, before.get(placement.candidate), line_tokens)
-            before[placement.candidate] = placement
+                yield step._replace(line_tokens=self._meter.count(group_line(group)))
 
     def _part_of(self, step: "_Step", max_tokens: int) -> "_Step | None":
         """Return the step to the largest smaller form of its item, for at most `max_tokens`."""
@@ -246,7 +245,7 @@ class _Step(NamedTuple):
 
     placement: Placement
     before: Placement | None
-    line_tokens: int
+    line_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -318,24 +317,6 @@ class _Queue:
     is_first_only: bool = False
     tokens: int = 0
 
-    @classmethod
-    def in_order(cls, reason: str, candidates: Iterable[Candidate]) -> "_Queue":
-        """Build a queue of the first step of each candidate, in that order."""
-        queue = cls(reason, [], is_first_only=True)
-        for index, candidate in enumerate(candidates):
-            queue.heap.append((0.0, index, candidate, None))
-        return queue
-
-    @classmethod
-    def by_density(cls, reason: str, candidates: Iterable[Candidate], turn_chars: int) -> "_Queue":
-        """Build a queue of all steps of the candidates, by value per character."""
-        queue = cls(reason, [])
-        for index, candidate in enumerate(candidates):
-            density = _density(candidate, None, turn_chars)
-            queue.heap.append((-density, index, candidate, None))
-        heapify(queue.heap)
-        return queue
-
 
 class PackingSteps:
     """The steps from an empty bundle to one that shows all items whole.
@@ -379,20 +360,30 @@ class PackingSteps:
             if candidate.kind == "output" and candidate.tier:
                 unmentioned.append(candidate)
         mentioned, pinned, ranked = tiers
-        self._newest = _Queue.in_order("newest", newest)
+        self._newest = self._queue("newest", newest, is_first_only=True)
         self._reserved = (
             self._newest,
-            _Queue.by_density("mentioned", mentioned, self._turn_chars),
-            _Queue.by_density("pinned", pinned, self._turn_chars),
-            _Queue.in_order("named", unmentioned[:_MAX_LINES]),
+            self._queue("mentioned", mentioned),
+            self._queue("pinned", pinned),
+            self._queue("named", unmentioned[:_MAX_LINES], is_first_only=True),
         )
         self._kinds: dict[Kind, _Queue] = {}
         for kind in chain.from_iterable(_STAGES):
             candidates_of_kind = [candidate for candidate in ranked if candidate.kind == kind]
-            self._kinds[kind] = _Queue.by_density("share", candidates_of_kind, self._turn_chars)
+            self._kinds[kind] = self._queue("share", candidates_of_kind)
 
-    def __iter__(self) -> Iterator[Placement]:
-        """Yield each step, as its candidate in the next larger form."""
+    def _queue(
+        self, reason: str, candidates: Iterable[Candidate], *, is_first_only: bool = False
+    ) -> _Queue:
+        """Build a queue of all steps by value per character, or of first steps in their order."""
+        queue = _Queue(reason, [], is_first_only)
+        for index, candidate in enumerate(candidates):
+            density = 0.0 if is_first_only else self._density(candidate, None)
+            heappush(queue.heap, (-density, index, candidate, None))
+        return queue
+
+    def __iter__(self) -> Iterator[_Step]:
+        """Yield the steps in their order."""
         first = self._peek(self._newest)
         if first is not None:
             # First, however low its rate, since the model answers the newest turn.
@@ -415,7 +406,7 @@ class PackingSteps:
             _, queue, step = min(ends, key=itemgetter(0))
             yield self._take(step, queue)
 
-    def _take(self, step: Placement, queue: _Queue) -> Placement:
+    def _take(self, step: Placement, queue: _Queue) -> _Step:
         candidate, cost = step.candidate, self._cost(step)
         current = self._current.get(candidate)
         # The first reason stays, but the line of a named output is only a preview of the item.
@@ -431,7 +422,7 @@ class PackingSteps:
         self._kind_tokens[candidate.kind] += cost
         if queue is self._kinds[candidate.kind]:
             self._shared_tokens += cost
-        return step
+        return _Step(step, current)
 
     def _cost(self, step: Placement) -> int:
         current = self._current.get(step.candidate)
@@ -460,15 +451,12 @@ class PackingSteps:
 
     def _step_of_stage(self, kinds: Iterable[Kind]) -> Placement | None:
         """Return the step of the kind that would have the fewest tokens after it."""
-        best: Placement | None = None
-        fewest = 0
-        for kind in kinds:
-            step = self._peek(self._kinds[kind])
-            if step is not None:
-                tokens = self._kind_tokens[kind] + self._cost(step)
-                if best is None or tokens < fewest:
-                    best, fewest = step, tokens
-        return best
+        steps = filter(None, [self._peek(self._kinds[kind]) for kind in kinds])
+
+        def tokens_after(step: Placement) -> int:
+            return self._kind_tokens[step.candidate.kind] + self._cost(step)
+
+        return min(steps, key=tokens_after, default=None)
 
     def _peek(self, queue: _Queue) -> Placement | None:
         """Return the next step of the queue, or None.
@@ -490,7 +478,7 @@ class PackingSteps:
             heappop(queue.heap)
             # Another queue has shown the candidate since, so its density is out of date.
             if queued_for is not current and not queue.is_first_only:
-                density = _density(candidate, current, self._turn_chars)
+                density = self._density(candidate, current)
                 heappush(queue.heap, (-density, index, candidate, current))
         return None
 
@@ -522,15 +510,14 @@ class PackingSteps:
         except KeyError:
             pass  # no text was given for it, so it is only named
 
-
-def _density(candidate: Candidate, current: Placement | None, turn_chars: int) -> float:
-    """Return the value that the next step adds, per character."""
-    start = current.chars if current else 0
-    end = next_chars(candidate.chars, start)
-    if candidate.text is None and not candidate.chars:
-        end = FIRST_CHARS  # the size is unknown
-    if 0 < start < end:
-        # The logarithm makes each doubling of the text worth the same.
-        return candidate.value * log(end / start) / (_HEADING_CHARS + end - start)
-    counted_chars = turn_chars if candidate.kind == "turn" else _MAX_COUNTED_CHARS
-    return candidate.value / (_HEADING_CHARS + min(end - start, counted_chars))
+    def _density(self, candidate: Candidate, current: Placement | None) -> float:
+        """Return the value that the next step adds, per character."""
+        start = current.chars if current else 0
+        end = next_chars(candidate.chars, start)
+        if candidate.text is None and not candidate.chars:
+            end = FIRST_CHARS  # the size is unknown
+        if 0 < start < end:
+            # The logarithm makes each doubling of the text worth the same.
+            return candidate.value * log(end / start) / (_HEADING_CHARS + end - start)
+        counted_chars = self._turn_chars if candidate.kind == "turn" else _MAX_COUNTED_CHARS
+        return candidate.value / (_HEADING_CHARS + min(end - start, counted_chars))

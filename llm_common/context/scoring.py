@@ -9,8 +9,9 @@ sets, but some sets are only a point above their promises. Measure all sets agai
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from math import inf, isfinite
 from operator import add, attrgetter
 from typing import Final, Protocol
@@ -69,7 +70,8 @@ _MAX_SCORES: Final[Mapping[Kind, float]] = {
 _ASSISTANT: Final = "assistant"
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
-_Parts = dict[str, float]
+# The key of an item, and the parts of its score.
+_ItemParts = tuple[tuple[Kind, str], dict[str, float]]
 
 
 class MeasuredStrategy:
@@ -114,18 +116,21 @@ class MeasuredStrategy:
         # Ids break ties in time, so that the order of the pool does not matter.
         turns = sorted(pool.session_log, key=attrgetter("timestamp", "id"))
         project = request.intent.metadata.current_project
-        parts: dict[tuple[Kind, str], _Parts] = {}
-        parts |= self._turn_parts(turns, query)
-        parts |= self._file_parts(pool.context_files, query, now)
-        parts |= self._memory_parts(pool.memory_hits, query, project, now)
         # A short answer of the user refers to the assistant's last turn.
         replies = (turn.content for turn in reversed(turns) if turn.role == _ASSISTANT)
-        parts |= self._output_parts(pool.tool_outputs, query, next(replies, ""))
+        scores: dict[tuple[Kind, str], Score] = {}
+        for key, parts in chain(
+            self._turn_parts(turns, query),
+            self._file_parts(pool.context_files, query, now),
+            self._memory_parts(pool.memory_hits, query, project, now),
+            self._output_parts(pool.tool_outputs, query, next(replies, "")),
+        ):
+            scores[key] = weighted(parts, request.weights)
         if pool.project_state:
-            parts["project", pool.project_state.name] = {"project": 1.0}
-        return {key: weighted(item_parts, request.weights) for key, item_parts in parts.items()}
+            scores["project", pool.project_state.name] = weighted({"project": 1.0}, request.weights)
+        return scores
 
-    def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
+    def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> Iterator[_ItemParts]:
         # With the speaker, since a request may name one.
         documents = [folded(f"{turn.role}: {turn.content}") for turn in turns]
         words = scan_columns(query, [documents], weights=(1.0,))
@@ -133,19 +138,20 @@ class MeasuredStrategy:
         vectors = self._vector_scores(query, contents)
         matches = [*map(add, words, vectors)]
         top = max(matches, default=0.0) or 1.0  # 1.0 if no turn matches
-        neighbours = _neighbour_scores([match / top for match in matches], contents)
-        parts: dict[tuple[Kind, str], _Parts] = {}
+        neighbours = _neighbour_scores(matches, contents)
         for index, turn in enumerate(turns):
-            parts["turn", turn.id] = {
-                "words": words[index] / top,
-                "vectors": vectors[index] / top,
-                "neighbours": _NEIGHBOUR_WEIGHT * neighbours[index],
-            }
-        return parts
+            yield (
+                ("turn", turn.id),
+                {
+                    "words": words[index] / top,
+                    "vectors": vectors[index] / top,
+                    "neighbours": _NEIGHBOUR_WEIGHT * neighbours[index],
+                },
+            )
 
     def _file_parts(
         self, files: Sequence[ContextFile], query: str, now: datetime
-    ) -> dict[tuple[Kind, str], _Parts]:
+    ) -> Iterator[_ItemParts]:
         fields = [
             [folded(file.content) for file in files],
             [folded(file.path) for file in files],
@@ -153,48 +159,48 @@ class MeasuredStrategy:
         words = scan_columns(query, fields, weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25)
         paths = [_SEPARATORS.sub(" ", file.path) for file in files]
         vectors = self._vector_scores(query, paths, _PATH_VECTOR_WEIGHT)
-        parts: dict[tuple[Kind, str], _Parts] = {}
         for index, file in enumerate(files):
-            parts["file", file.id] = {
-                "words": words[index],
-                "vectors": vectors[index],
-                "code": _CODE_WEIGHT * is_code(file.path, file.language),
-                "tests": _TEST_WEIGHT if is_test(file.path) else 0.0,  # never -0.0
-                "change": _CHANGE_WEIGHT * decay(file.metadata.last_modified, now, _CHANGE_DECAY),
-            }
-        return parts
+            change = decay(file.metadata.last_modified, now, _CHANGE_DECAY)
+            yield (
+                ("file", file.id),
+                {
+                    "words": words[index],
+                    "vectors": vectors[index],
+                    "code": _CODE_WEIGHT * is_code(file.path, file.language),
+                    "tests": _TEST_WEIGHT if is_test(file.path) else 0.0,  # never -0.0
+                    "change": _CHANGE_WEIGHT * change,
+                },
+            )
 
     def _memory_parts(
         self, snippets: Sequence[MemorySnippet], query: str, project: str | None, now: datetime
-    ) -> dict[tuple[Kind, str], _Parts]:
+    ) -> Iterator[_ItemParts]:
         texts = [snippet.text for snippet in snippets]
         words = scan_columns(query, [list(map(folded, texts))], weights=(1.0,))
         vectors = self._vector_scores(query, texts)
-        parts: dict[tuple[Kind, str], _Parts] = {}
         for index, snippet in enumerate(snippets):
             is_of_project = bool(project) and project == snippet.metadata.project
             # A store may return any number, and `_MAX_SCORES` relies on at most 1.
             relevance = snippet.relevance_score
-            parts["memory", snippet.id] = {
-                "relevance": min(max(relevance, 0.0), 1.0) if math.isfinite(relevance) else 0.0,
-                "words": words[index],
-                "vectors": vectors[index],
-                "recency": _MEMORY_RECENCY_WEIGHT * decay(snippet.timestamp, now, _MEMORY_DECAY),
-                "project": _MEMORY_PROJECT_WEIGHT * is_of_project,
-            }
-        return parts
+            recency = decay(snippet.timestamp, now, _MEMORY_DECAY)
+            yield (
+                ("memory", snippet.id),
+                {
+                    "relevance": min(max(relevance, 0.0), 1.0) if isfinite(relevance) else 0.0,
+                    "words": words[index],
+                    "vectors": vectors[index],
+                    "recency": _MEMORY_RECENCY_WEIGHT * recency,
+                    "project": _MEMORY_PROJECT_WEIGHT * is_of_project,
+                },
+            )
 
     def _output_parts(
         self, outputs: Sequence[ContextPointer], query: str, context: str
-    ) -> dict[tuple[Kind, str], _Parts]:
-        if not outputs:
-            return {}
+    ) -> Iterator[_ItemParts]:
         # `rank_pointers` breaks ties in time by position.
         by_id = sorted(outputs, key=attrgetter("pointer_id"))
-        parts: dict[tuple[Kind, str], _Parts] = {}
         for ranked in rank_pointers(query, by_id, context=context, embedder=self._embedder):
-            parts["output", ranked.pointer.pointer_id] = dict(ranked.parts)
-        return parts
+            yield ("output", ranked.pointer.pointer_id), dict(ranked.parts)
 
     def _vector_scores(
         self, query: str, texts: Sequence[str], weight: float = _VECTOR_WEIGHT

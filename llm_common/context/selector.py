@@ -127,7 +127,17 @@ class ContextSelector:
             TypeError: If `request` is not a `ContextSelectionRequest`, if `pool` is not a
                 `DataPoolSnapshot`, or if a counter returns no whole number.
         """
-        _check_types(request, pool)
+        # A caller without a type checker may pass anything.
+        if not isinstance(request, ContextSelectionRequest):
+            raise TypeError(
+                f"request is a {type(request).__name__}; "
+                "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
+            )
+        if not isinstance(pool, DataPoolSnapshot):
+            raise TypeError(
+                f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, "
+                f"context_files=…)"
+            )
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
@@ -211,20 +221,6 @@ class ContextSelector:
                 _log.warning(
                     "a context listener failed on %s: %s", name, type(exc.__cause__).__name__
                 )
-
-
-def _check_types(request: object, pool: object) -> None:
-    # A caller without a type checker may pass anything.
-    if not isinstance(request, ContextSelectionRequest):
-        raise TypeError(
-            f"request is a {type(request).__name__}; "
-            "pass ContextSelectionRequest(intent=classify_intent(text), token_budget=…)"
-        )
-    if not isinstance(pool, DataPoolSnapshot):
-        raise TypeError(
-            f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, "
-            f"context_files=…)"
-        )
 
 
 class _StoredTexts(dict[str, str]):
