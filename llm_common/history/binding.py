@@ -83,7 +83,6 @@ _MIN_WORDS: Final = 3
 _MIN_SIGNS: Final = 5
 _MIN_RARE_CHARS: Final = 4
 _OF_RARITY: Final = 2
-_OF_TYPING: Final = 2
 _OF_PLACE: Final = 2  # of a line before the request
 _CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses more words of all
 _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
@@ -168,8 +167,7 @@ class Sentence:
         position: Number of its message.
         text: The sentence, word for word.
         scope: For what it was said.
-        points: How much it binds, with its rarity and brevity.
-        extra_points: Points for its place, which order sentences and qualify none.
+        points: How much it binds, with its place, its rarity and its brevity.
         is_named: Whether it is only to be named, because it is too long.
         frames_paste: Whether it says how long a pasted text holds, which is behind it.
         words: The words by which its rarity is measured.
@@ -179,7 +177,6 @@ class Sentence:
     text: str
     scope: Scope
     points: float
-    extra_points: int = 0
     is_named: bool = False
     frames_paste: bool = False
     words: frozenset[str] = frozenset()
@@ -247,8 +244,8 @@ def user_words(
 
 def _order(sentence: Sentence) -> tuple[bool, float, int]:
     # What holds has the order of the conversation.
-    points = 0 if sentence.holds else -sentence.points - sentence.extra_points
-    return not sentence.holds, points, sentence.position
+    points = 0.0 if sentence.holds else sentence.points
+    return not sentence.holds, -points, sentence.position
 
 
 def reply_in(message: HistoryMessage) -> Sentence | None:
@@ -314,7 +311,6 @@ def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
                 # A request behind it says that the first line is not the whole of it.
                 is_leading = index == 0 and len(lines) > 1
                 sentence.points += _OF_PLACE * (is_apart or is_leading)
-                sentence.extra_points = _OF_TYPING
             if is_joined and sentence.holds and sentences[-1].holds:
                 sentence = _sentence(message.position, f"{sentences.pop().text} {text}", scope)
             # A rule without its end, such as its condition, may be another rule.

@@ -165,7 +165,7 @@ def index_line(entries: Iterable[Entry]) -> str:
 _HELD_SHARE: Final = 0.5
 _REPLIES_SHARE: Final = 0.1
 _QUOTES_SHARE: Final = 0.45
-_RECEIPTS_SHARE: Final = 0.1
+_INDEX_SHARE: Final = 0.9
 _LINE_CHARS: Final = 100
 _MAX_RECEIPTS: Final = 8  # messages that the receipt names
 _MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
@@ -352,10 +352,10 @@ class NoteWriter:
         if quotes := room.section(_QUOTES, content.quotes, _QUOTES_SHARE):
             said += [_QUOTES, *quotes]
         room.take([_DATA])
+        data = _index_lines(content.entries, room)
         # The newest parts are named, as the older ones matter less.
         headings = [segment.heading for segment in reversed(content.segments)]
-        named = len(room.take(headings, _RECEIPTS_SHARE))
-        data = _index_lines(content.entries, room)
+        named = len(room.take(headings))
         room.tokens += reserved_tokens
         said = [*_held_lines(content, room), *said]
         data += self._part_lines(content, len(headings) - named, room)
@@ -497,7 +497,7 @@ def _quotes_of(words: UserWords) -> list[str]:
 def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
     """Take the values that are needed most likely, in one line."""
     fitting = fill(
-        room.tokens,
+        int(room.tokens * _INDEX_SHARE),
         entries,
         lambda entry: room.size(f", {entry.value}"),
         whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),

@@ -43,8 +43,6 @@ _MAX_CONDITIONS: Final = 6
 _MAX_ASKED_COLUMNS: Final = 4
 _MAX_SHOWN_COLUMNS: Final = 7
 _MAX_ROW_CHARS: Final = 160
-_MIN_ROW_CHARS: Final = 40
-_OTHER_LINES: Final = 3  # beside rows: their head, and a line of counts
 _FEW_RECORDS: Final = 3  # so few are shown with a line for each field
 _MAX_MATCHED_COLUMNS: Final = 2
 _NAMING_SHARE: Final = 0.8  # of the most distinct values that a column of texts has
@@ -244,9 +242,6 @@ class TableSketch:
         kind = "Nearest record" if question.conditions and not question.total else "Record"
         columns = self._match_columns(question)
         if len(rows) > _FEW_RECORDS:
-            # Rows wider than these must not cost records.
-            width = max(lines.left // (len(rows) + _OTHER_LINES), _MIN_ROW_CHARS)
-            columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records"
             if not question.is_claimed:
                 # A question that only orders names nothing that a record could match.
@@ -319,25 +314,8 @@ class TableSketch:
         columns = [index for index in columns if self._is_readable_in(index, question.rows)]
         return list(dict.fromkeys(columns))[:_MAX_SHOWN_COLUMNS]
 
-    def _with_others(
-        self, columns: Sequence[int], rows: Sequence[int], max_chars: int
-    ) -> list[int]:
-        """Return columns, and the others with short values in these rows that fit a row."""
-        wider = list(columns)
-        width = sum(self._widths[index] for index in columns)
-        for index in range(len(self._columns)):
-            if index in columns or self._has_links(index):
-                continue
-            if self._is_readable_in(index, rows) and width + self._widths[index] <= max_chars:
-                wider.append(index)
-                width += self._widths[index]
-        return wider
-
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}
-
-    def _has_links(self, column: int) -> bool:
-        return any("://" in cell_text(cell) for cell in self._cells(column, self._sample))
 
     def _is_readable_in(self, column: int, rows: Sequence[int]) -> bool:
         return any(map(_is_readable, self._cells(column, rows)))
@@ -399,7 +377,13 @@ class TableSketch:
 
     def _write_ends(self, lines: Lines) -> None:
         """Write the first and the last records."""
-        columns = self._with_others([], self._sample, _MAX_ROW_CHARS) or [0]
+        columns: list[int] = []
+        chars_left = _MAX_ROW_CHARS
+        for index, width in enumerate(self._widths):
+            if width <= chars_left and self._is_readable_in(index, self._sample):
+                columns.append(index)
+                chars_left -= width
+        columns = columns or [0]
         total = len(self._table.rows)
         head = f"First and last records: {self._row_names(columns)}"
 

@@ -43,12 +43,12 @@ def test_counts_and_rows_answer_the_question() -> None:
 def test_counts_of_all_records_are_behind_more_than_three_records() -> None:
     assert sketch(ORDERS, "Which open orders from Oslo have a total over 670?").endswith(
         "\nAll of these: 5 of 300 records\n"
-        "Records: total | no | state | city\n"
-        "682.5 | W0273 | open | Oslo\n"
-        "697.5 | W0279 | open | Oslo\n"
-        "712.5 | W0285 | open | Oslo\n"
-        "727.5 | W0291 | open | Oslo\n"
-        "742.5 | W0297 | open | Oslo\n"
+        "Records: total | no\n"
+        "682.5 | W0273\n"
+        "697.5 | W0279\n"
+        "712.5 | W0285\n"
+        "727.5 | W0291\n"
+        "742.5 | W0297\n"
         "Of all records, state: open (100), paid (100), sent (100)\n"
         "Of all records, city: Bern (150), Oslo (150)\n"
         'sql: SELECT "total", "no" FROM get_3ac5'
@@ -59,13 +59,10 @@ def test_without_a_question_a_sketch_has_counts_and_both_ends() -> None:
     assert sketch(ORDERS, max_chars=350) == (
         "Table get_3ac5: 300 records, 5 fields: no, state, city, total, link\n"
         "Of all records, city: Bern (150) … 1 more\n"
-        "First and last records: no | state | city | total\n"
-        "W0000 | open | Bern | 0\n"
-        "W0001 | paid | Oslo | 2.5\n"
-        "W0002 | sent | Bern | 5\n"
-        "… 295 records …\n"
-        "W0298 | paid | Bern | 745\n"
-        "W0299 | sent | Oslo | 747.5\n"
+        "First and last records: no | state | city | total | link\n"
+        "W0000 | open | Bern | 0 | https://example.org/0\n"
+        "… 298 records …\n"
+        "W0299 | sent | Oslo | 747.5 | https://example.org/299\n"
         'sql: SELECT "no", "state" FROM get_3ac5'
     )
 
