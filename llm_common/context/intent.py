@@ -182,9 +182,15 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, got {type(text).__name__}; pass the user's request")
     words = _spoken_words(head_and_tail(text))
-    intent = _first_verb(words) or _first_cue(words)
+    intent = _first_verb(words)
     if intent is None:
-        intent = IntentType.FILE_ANALYSIS if _asks_about_code(words) else IntentType.CONVERSATIONAL
+        entries = [_entry(words, index) for index in range(len(words))]
+        intent = next((CUES[entry] for entry in entries if entry in CUES), None)
+    if intent is None:
+        intent = IntentType.CONVERSATIONAL
+        names_code = any(map(_NAME.search, words)) or not _CODE_NOUNS.isdisjoint(words)
+        if names_code and not _QUESTIONS.isdisjoint(words):
+            intent = IntentType.FILE_ANALYSIS
     return intent_of(text, intent, current_project=current_project)
 
 
@@ -244,13 +250,3 @@ def _first_verb(words: Sequence[str]) -> IntentType | None:
         is_filler = can_begin and (word in _FILLERS or word.endswith("ly"))
         can_begin = not is_negated and (word in _CLAUSE_STARTS or is_filler)
     return None
-
-
-def _first_cue(words: Sequence[str]) -> IntentType | None:
-    entries = (_entry(words, index) for index in range(len(words)))
-    return next((CUES[entry] for entry in entries if entry in CUES), None)
-
-
-def _asks_about_code(words: Sequence[str]) -> bool:
-    has_name = any(_NAME.search(word) for word in words)
-    return not _QUESTIONS.isdisjoint(words) and (has_name or not _CODE_NOUNS.isdisjoint(words))

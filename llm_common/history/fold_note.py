@@ -352,7 +352,14 @@ class NoteWriter:
         if quotes := room.section(_QUOTES, content.quotes, _QUOTES_SHARE):
             said += [_QUOTES, *quotes]
         room.take([_DATA])
-        data = _index_lines(content.entries, room)
+        # The values that are needed most likely, in one line.
+        entries = fill(
+            int(room.tokens * _INDEX_SHARE),
+            content.entries,
+            lambda entry: room.size(f", {entry.value}"),
+            whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),
+        )
+        data = room.take([f"{_VALUES}{index_line(entries)}"]) if entries else []
         # The newest parts are named, as the older ones matter less.
         headings = [segment.heading for segment in reversed(content.segments)]
         named = len(room.take(headings))
@@ -492,17 +499,6 @@ def _quotes_of(words: UserWords) -> list[str]:
         if is_brief and sentence.scope == "unplaced" and sentence.points >= _MIN_QUOTE_POINTS:
             lines.append(f"{sentence.position} user: {sentence.text}")
     return lines
-
-
-def _index_lines(entries: Sequence[Entry], room: _Room) -> list[str]:
-    """Take the values that are needed most likely, in one line."""
-    fitting = fill(
-        int(room.tokens * _INDEX_SHARE),
-        entries,
-        lambda entry: room.size(f", {entry.value}"),
-        whole=lambda fitting: room.size(f"{_VALUES}{index_line(fitting)}"),
-    )
-    return room.take([f"{_VALUES}{index_line(fitting)}"]) if fitting else []
 
 
 def _lines_of(messages: Sequence[HistoryMessage]) -> list[str]:

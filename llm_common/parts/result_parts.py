@@ -81,7 +81,6 @@ class ResultParts:
         self._name = table_name
         self._query_name = query_name
         self._is_readable = True
-        self._passages_label = f"Passages that hold words of the {query_name}:"
 
     @cached_property
     def _records(self) -> Records | None:
@@ -238,18 +237,16 @@ class ResultParts:
 
     def _middle(self, max_chars: int) -> Excerpt:
         """Return passages that match the query, or an empty excerpt."""
-        label = f"{self._passages_label}\n"
+        label = f"Passages that hold words of the {self._query_name}:\n"
         # Passages get the larger share, or everything if no passage fits their share.
         for room in (int(max_chars * _PASSAGES_SHARE), max_chars - len(label)):
-            best = self._passages.best(max_size=room, count=_chars_of)
+            # A piece of the result may begin like a heading.
+            best = self._passages.best(
+                max_size=room, count=lambda piece: len(without_headings(piece))
+            )
             if best:
                 return Excerpt(f"{label}{without_headings(best.text)}", best.chars_shown)
         return Excerpt("", 0)
-
-
-def _chars_of(piece: str) -> int:
-    """Return the characters of a piece of the result, which may begin like a heading."""
-    return len(without_headings(piece))
 
 
 def _values_in(data: Json, path: str) -> Iterator[str]:
