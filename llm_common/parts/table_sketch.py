@@ -49,10 +49,8 @@ _NAMING_SHARE: Final = 0.8  # of the most distinct values that a column of texts
 _MAX_ROWS: Final = 500  # rendered for a sketch
 _SAMPLE_ROWS: Final = 50
 _MAX_FACET_VALUES: Final = 400
-_MAX_FACET_CHARS: Final = 40
 _MAX_DENSE_VALUES: Final = 30
 _QUERY_COLUMNS: Final = 2
-_PAGE_CHARS: Final = 5_000  # of rows that fit one answer
 UNNAMED: Final = "records"
 """The name of the records of a result that nothing can query."""
 
@@ -118,14 +116,11 @@ class TableSketch:
     def query(self) -> str:
         """A query that a model can copy, for all records. "" if nothing can query.
 
-        It has the fields of the question, or all fields if one answer is likely to hold them.
+        It has all fields, or those of the question if a field has texts beside its values.
         """
         # Beside some columns a table in SQL has their texts, which `*` would have too.
         has_texts = any(column.type.has_texts for column in self._columns)
-        is_short = sum(self._widths) * self._table.total_rows <= _PAGE_CHARS
-        if is_short and not has_texts:
-            return self._query_for("*")
-        return self._query_for(self._asked_names)
+        return self._query_for(self._asked_names if has_texts else "*")
 
     @cached_property
     def query_for_matches(self) -> str:
@@ -302,10 +297,7 @@ class TableSketch:
         """Return the columns of matching records: what matched, what names them, what is asked."""
         columns = [*question.matched[:_MAX_MATCHED_COLUMNS]]
         for condition in question.conditions:
-            # A value that all of these records have stands in the condition, a word of it does not.
-            cells = set().union(*(self._cells(index, question.rows) for index in condition.columns))
-            if not all(condition.text.endswith(f" = {cell_text(cell)}") for cell in cells):
-                columns += condition.columns[:2]
+            columns += condition.columns[:2]
         columns += self._naming_columns
         if question.order is not None and question.order.column is not None:
             columns.append(question.order.column)
@@ -350,7 +342,7 @@ class TableSketch:
         values = self._columns[index].value_counts
         if not values or len(values) > _MAX_FACET_VALUES or len(values) == values.total():
             return Counter()
-        return values if max(map(len, values)) <= _MAX_FACET_CHARS else Counter()
+        return values
 
     def _write_facets(self, lines: Lines, share: float) -> None:
         """Write the counts of columns as far as they fit."""

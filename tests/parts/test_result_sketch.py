@@ -33,37 +33,37 @@ def test_counts_and_rows_answer_the_question() -> None:
         "city = Oslo: 150 of 300 records\n"
         "total > 700: 19 of 300 records\n"
         "All of these: 3 of 300 records\n"
-        "Record 1 of 3:\ntotal: 712.5\nno: W0285\nstate: open\ncity: Oslo\n"
-        "Record 2 of 3:\ntotal: 727.5\nno: W0291\nstate: open\ncity: Oslo\n"
-        "Record 3 of 3:\ntotal: 742.5\nno: W0297\nstate: open\ncity: Oslo\n"
-        'sql: SELECT "total", "no" FROM get_3ac5'
+        "Record 1 of 3:\nstate: open\ncity: Oslo\ntotal: 712.5\nno: W0285\n"
+        "Record 2 of 3:\nstate: open\ncity: Oslo\ntotal: 727.5\nno: W0291\n"
+        "Record 3 of 3:\nstate: open\ncity: Oslo\ntotal: 742.5\nno: W0297\n"
+        "sql: SELECT * FROM get_3ac5"
     )
 
 
 def test_counts_of_all_records_are_behind_more_than_three_records() -> None:
     assert sketch(ORDERS, "Which open orders from Oslo have a total over 670?").endswith(
         "\nAll of these: 5 of 300 records\n"
-        "Records: total | no\n"
-        "682.5 | W0273\n"
-        "697.5 | W0279\n"
-        "712.5 | W0285\n"
-        "727.5 | W0291\n"
-        "742.5 | W0297\n"
+        "Records: state | city | total | no\n"
+        "open | Oslo | 682.5 | W0273\n"
+        "open | Oslo | 697.5 | W0279\n"
+        "open | Oslo | 712.5 | W0285\n"
+        "open | Oslo | 727.5 | W0291\n"
+        "open | Oslo | 742.5 | W0297\n"
         "Of all records, state: open (100), paid (100), sent (100)\n"
         "Of all records, city: Bern (150), Oslo (150)\n"
-        'sql: SELECT "total", "no" FROM get_3ac5'
+        "sql: SELECT * FROM get_3ac5"
     )
 
 
 def test_without_a_question_a_sketch_has_counts_and_both_ends() -> None:
     assert sketch(ORDERS, max_chars=350) == (
         "Table get_3ac5: 300 records, 5 fields: no, state, city, total, link\n"
-        "Of all records, city: Bern (150) … 1 more\n"
+        "Of all records, city: Bern (150), Oslo (150)\n"
         "First and last records: no | state | city | total | link\n"
         "W0000 | open | Bern | 0 | https://example.org/0\n"
         "… 298 records …\n"
         "W0299 | sent | Oslo | 747.5 | https://example.org/299\n"
-        'sql: SELECT "no", "state" FROM get_3ac5'
+        "sql: SELECT * FROM get_3ac5"
     )
 
 
@@ -73,7 +73,7 @@ def test_records_that_do_not_fit_are_behind_a_query_for_them() -> None:
     assert "more of these records\n" in shown
     query = shown.rpartition("sql: ")[2]
     assert query == (
-        'SELECT "total", "no" FROM get_3ac5 '
+        'SELECT "state", "city", "total", "no" FROM get_3ac5 '
         """WHERE "state" = 'open' AND "city" = 'Oslo' AND "total" >= 302.5"""
     )
     database = RecordDatabase()
@@ -91,7 +91,7 @@ def test_few_matching_records_show_their_other_fields() -> None:
         {"id": n, **{f"field_{c}": f"value {n}-{c}" for c in range(30)}} for n in range(100, 150)
     ]
     text = sketch(rows, "What is field_3 of 117?", 2_000)
-    assert "\nRecord 1 of 1:\nfield_0: value 117-0\nid: 117\nfield_3: value 117-3\n" in text
+    assert "\nRecord 1 of 1:\nid: 117\nfield_0: value 117-0\nfield_3: value 117-3\n" in text
     assert "field_29: value 117-29" in text
 
 
