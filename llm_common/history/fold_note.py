@@ -38,7 +38,6 @@ _MAX_DEPTH: Final = 100  # levels of nesting: real data have some ten
 _MAX_OUTPUTS: Final = 100  # the newest: what an older one alone has is rarely needed
 _MIN_CHARS: Final = 3
 _MAX_CHARS: Final = 80
-_MAX_WORDS: Final = 5
 _KEY_CHARS: Final = 40
 # Weights of uses, all different, set once by the order in the docstring. On the airline's runs none
 # is sharp.
@@ -135,7 +134,7 @@ def _fields(value: object, key: str, remaining: list[int], depth: int = 0) -> It
             yield from _fields(member, key, remaining, depth + 1)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value)
-        if _MIN_CHARS <= len(text) <= _MAX_CHARS and text.count(" ") < _MAX_WORDS:
+        if _MIN_CHARS <= len(text) <= _MAX_CHARS:
             remaining[0] -= 1
             yield Entry(key, text)
 

@@ -126,9 +126,12 @@ class TableSketch:
     def query_for_matches(self) -> str:
         """The query, for the records alone that meet the question's conditions."""
         question = self._question
-        where = self._where(question) if question and question.total else ""
-        query = self._query_for(self._asked_names) if where else self.query
-        return query and query + where
+        if question is not None and question.total:
+            where = self._where(question)
+            if where:
+                query = self._query_for(self._asked_names)
+                return query and query + where
+        return self.query
 
     @property
     def _asked_names(self) -> str:
@@ -340,9 +343,8 @@ class TableSketch:
     def _facet(self, index: int) -> Counter[str]:
         """Return how often each value of a column occurs, or nothing if that says little."""
         values = self._columns[index].value_counts
-        if not values or len(values) > _MAX_FACET_VALUES or len(values) == values.total():
-            return Counter()
-        return values
+        is_telling = len(values) <= _MAX_FACET_VALUES and len(values) < values.total()
+        return values if is_telling else Counter()
 
     def _write_facets(self, lines: Lines, share: float) -> None:
         """Write the counts of columns as far as they fit."""
@@ -434,8 +436,8 @@ def _name(column: str) -> str:
     return shown_cell(column, IN_LABEL, max_chars=_MAX_CELL_CHARS)
 
 
-def _value(cell: Cell, max_chars: int = _MAX_CELL_CHARS) -> str:
-    return shown_cell(cell, IN_LIST, max_chars=max_chars)
+def _value(cell: Cell) -> str:
+    return shown_cell(cell, IN_LIST, max_chars=_MAX_CELL_CHARS)
 
 
 def _is_readable(cell: Cell) -> bool:
