@@ -343,8 +343,9 @@ class TableSketch:
     def _facet(self, index: int) -> Counter[str]:
         """Return how often each value of a column occurs, or nothing if that says little."""
         values = self._columns[index].value_counts
-        is_telling = len(values) <= _MAX_FACET_VALUES and len(values) < values.total()
-        return values if is_telling else Counter()
+        if not values or len(values) > _MAX_FACET_VALUES or len(values) == values.total():
+            return Counter()
+        return values
 
     def _write_facets(self, lines: Lines, share: float) -> None:
         """Write the counts of columns as far as they fit."""

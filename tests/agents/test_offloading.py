@@ -74,7 +74,7 @@ async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Pat
     assert f"### weather ({pointer.pointer_id})" in preview
     assert "2,000 records, 3 fields: city, weather, note" in preview
     assert "weather = snowfall: 1 of 2,000 records" in preview
-    assert "city: Oslo\nweather: snowfall\nnote: ski trails are open" in preview
+    assert "weather: snowfall\ncity: Oslo\nnote: ski trails are open" in preview
     assert "Of all records" not in preview  # a reader would take counts for the record's values
     assert f"{shown.total_chars:,} characters are stored" in preview
     assert "read_context" in preview
@@ -107,7 +107,7 @@ async def test_a_preview_of_records_counts_and_shows_what_the_question_names_t_0
     assert "next: abc" in shown.text
     assert "state = open: 300 of 900 records" in shown.text
     assert "All of these: 1 of 900 records" in shown.text
-    assert "total: 2242.5\nno: W0897\nstate: open" in shown.text
+    assert "state: open\ntotal: 2242.5\nno: W0897" in shown.text
     counted, _ = await offloaded(
         tmp_path, result, query="Which states are there?", max_whole_tokens=500
     )
