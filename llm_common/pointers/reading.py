@@ -23,7 +23,7 @@ from llm_common.parts.fill import largest_room
 from llm_common.pointers.pointer import ContextPointer, embedded_json
 from llm_common.text.canonical import decode_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
-from llm_common.text.unwrapping import ReadLetters
+from llm_common.text.unwrapping import ReadLetters, is_json_text, line_end_of
 
 TextForm = Literal["text", "json"]
 
@@ -316,7 +316,7 @@ def _outline(value: Any) -> Any:
         outline = _outline(first) if isinstance(first, dict) else _shape(first)
         return {"list": len(value), "first": outline}
     if isinstance(value, str):
-        return {"text": len(value), "lines": value.count("\n") + 1}
+        return {"text": len(value), "lines": value.count(line_end_of(value)) + 1}
     return _shape(value)
 
 
@@ -355,32 +355,36 @@ def _is_utf8(text: str) -> bool:
 def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
     """Return the requested lines of a text, their characters, or the matches in them."""
     text, start, first_line = whole.text, 0, 1
+    line_end = line_end_of(text)
     if part.get("lines"):
         first_line, last_line = part["lines"]
-        start = _line_start(text, first_line)
+        start = _line_start(text, first_line, line_end)
         if start < 0:
-            raise ValueError(f"the text has only {text.count(chr(10)) + 1:,} lines, from line 1")
-        end = _line_start(text, last_line - first_line + 2, start)
+            raise ValueError(f"the text has only {text.count(line_end) + 1:,} lines, from line 1")
+        end = _line_start(text, last_line - first_line + 2, line_end, start)
         text = text[start:] if end < 0 else text[start:end]
     if part.get("chars"):
         first, end = part["chars"]
         if first >= len(text):
             raise ValueError(f"the text has only {len(text):,} characters, from character 0")
-        start, first_line = start + first, first_line + text.count("\n", 0, first)
+        start, first_line = start + first, first_line + text.count(line_end, 0, first)
         text = text[first:end]
     if part.get("pattern") is not None:
-        is_json = "\\u" in text and whole.text.lstrip()[:1] in ("{", "[")
         matches = _list_matches(
-            text, part["pattern"], start=start, first_line=first_line, is_json=is_json
+            text.replace(line_end, "\n"),
+            part["pattern"],
+            start=start,
+            first_line=first_line,
+            is_json=is_json_text(whole.text),
         )
         return ExtractedPart(matches, "text")
     return ExtractedPart(text, whole.form)
 
 
-def _line_start(text: str, line: int, start: int = 0) -> int:
+def _line_start(text: str, line: int, line_end: str, start: int = 0) -> int:
     """Return the offset of a line, counted from 1 at `start`, or -1 if there are fewer lines."""
     for _ in range(line - 1):
-        start = text.find("\n", start) + 1
+        start = text.find(line_end, start) + 1
         if not start:
             return -1
     return start
@@ -388,21 +392,25 @@ def _line_start(text: str, line: int, start: int = 0) -> int:
 
 def _list_matches(text: str, pattern: str, *, start: int, first_line: int, is_json: bool) -> str:
     """Write a line for each match: its position in the whole text, and its line."""
-    # Most tools of Python write other letters than ASCII as escapes into JSON.
+    # A colour before a word, or the escape of a line end in JSON, would be a letter of the word.
     letters = ReadLetters(text, is_json=is_json)
-    text = letters.text
+    deadline = time.thread_time() + _REGEX_CPU_S
     # One more than is listed, which tells whether there are further ones.
-    spans = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
+    spans = list(islice(_find_matches(letters.text, pattern, deadline), _MAX_MATCHES + 1))
+    if not spans and letters.text != text:  # the pattern may be one of the escapes
+        letters = ReadLetters(text, is_json=None)
+        spans = list(islice(_find_matches(text, pattern, deadline), _MAX_MATCHES + 1))
     count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
     rows = [f"matches: {count}"]
     line, counted_to = first_line, 0
     for first, end in spans[:_MAX_MATCHES]:
+        stored_first, stored_end = letters.place(first), letters.place(end)
         # Counted from the previous match, so that all matches together take one pass.
-        line += text.count("\n", counted_to, first)
-        counted_to = first
-        excerpt = _CONTROL.sub(" ", _line_around(text, first, min(end, first + _MAX_MATCH_CHARS)))
-        stored_first, stored_end = start + letters.place(first), start + letters.place(end)
-        rows.append(f"chars {stored_first}-{stored_end} line {line}: {excerpt}")
+        line += text.count("\n", counted_to, stored_first)
+        counted_to = stored_first
+        around = _line_around(letters.text, first, min(end, first + _MAX_MATCH_CHARS))
+        excerpt = _CONTROL.sub(" ", around)
+        rows.append(f"chars {start + stored_first}-{start + stored_end} line {line}: {excerpt}")
     return "\n".join(rows)
 
 
@@ -418,7 +426,7 @@ def _line_around(text: str, first: int, end: int) -> str:
     return text[line_start:line_end]
 
 
-def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
+def _find_matches(text: str, pattern: str, deadline: float) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each match that is not empty.
 
     A long text is searched in blocks with a margin on both sides. A match is complete if it and its
@@ -430,7 +438,6 @@ def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
     compiled = _compile(pattern)
     margin = max(_REGEX_WINDOW // max(len(pattern), 1) // 3, 1_000)
     block = margin if len(text) > 3 * margin else len(text)
-    deadline = time.thread_time() + _REGEX_CPU_S
     position = 0  # everything before it was searched or belongs to a match
     # The block of an empty text is 0, and `range` refuses a step of 0.
     for block_start in range(0, len(text), max(block, 1)):

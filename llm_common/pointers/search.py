@@ -4,7 +4,6 @@ A search reads every record of its queries, and optionally every result. It stor
 the words, so one batch of results is in memory at a time. The store is not changed.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,7 @@ from llm_common.pointers.records import (
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of, query_id_of
-from llm_common.text.canonical import json_text
-from llm_common.text.unwrapping import ReadLetters
+from llm_common.text.unwrapping import ReadLetters, is_json_text
 
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
@@ -35,7 +33,6 @@ _MIN_PLACE_CHARS: Final = 3
 _MAX_PLACE_CHARS: Final = 300  # a longer text is no phrase, and would make a pattern of seconds
 _MAX_BLANKS: Final = 40  # between two words, as in aligned columns
 _BEFORE_PLACE: Final = 8  # this part of a passage stands before what was asked for
-_JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 SplitResult = Callable[[ContextPointer, bytes], Iterable[tuple[str, str]]]
 """Splits a stored result into documents: yields the JSON pointer and the text of each."""
@@ -52,8 +49,8 @@ class PointerMatch(BaseModel):
             asked for, or else with most of the words. "" if results were not searched, or only the
             call contains the words.
         places: Number of places that have the words as they were asked for, in any case.
-        start: Offset of the passage in the document, in characters.
-        total_chars: Size of the document in characters.
+        start: Offset of the passage in the document as it is read, without colours and escapes.
+        total_chars: Size of the document as it is read, in characters.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -162,8 +159,9 @@ def find_pointers(
             text = None if output is None else output.texts.get(path)
             if output is None or text is None:  # replaced or deleted since the count
                 continue
-            places = _places_of(words, text)
-            start, passage = _passage(text, places, scan.stems, max_passage_chars)
+            read_text = _as_read(text)
+            places = _places_of(words, read_text)
+            start, passage = _passage(read_text, places, scan.stems, max_passage_chars)
             match = PointerMatch(
                 pointer=output.pointer,
                 score=hit.score,
@@ -171,7 +169,7 @@ def find_pointers(
                 passage=passage,
                 places=len(places),
                 start=start,
-                total_chars=len(text),
+                total_chars=len(read_text),
             )
             matches.append(match)
     return PointerSearch(
@@ -255,25 +253,16 @@ def _count_words(scan: StreamedScan, output: _Output) -> None:
     pointer = output.pointer
     call = f"{pointer.summary} {pointer.args} {' '.join(pointer.source_urls)}"
     for index, (path, text) in enumerate(output.texts.items()):
-        fields = [(_comparable(text, is_json=_is_json(text)), 1.0)]
+        fields = [(folded(_as_read(text)), 1.0)]
         if path == "":  # else every part of a result would match the words of its call
             fields += [(folded(call), _CALL_WEIGHT), (folded(pointer.digest), 1.0)]
         # The index sorts documents of equal score by their order in the result.
         scan.add(f"{pointer.query_id}\n{pointer.pointer_id}\n{index:09}\n{path}", fields)
 
 
-def _is_json(text: str) -> bool:
-    return text.lstrip().startswith(("{", "["))
-
-
-def _comparable(text: str, *, is_json: bool) -> str:
-    """Return a text in the form for comparison: folded, with the escapes of JSON decoded."""
-    # In `first\nsecond` of JSON, the second word would otherwise begin with the n of the escape.
-    return folded(_JSON_ESCAPE.sub(_unescape, text) if is_json and "\\" in text else text)
-
-
-def _unescape(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16)) if escape[1] else " "
+def _as_read(text: str) -> str:
+    # A colour before a word, or the escape of a line end in JSON, would be a letter of it.
+    return ReadLetters(text, is_json=is_json_text(text)).text
 
 
 def _places_of(words: str, text: str) -> list[int]:
@@ -281,9 +270,10 @@ def _places_of(words: str, text: str) -> list[int]:
     asked = " ".join(words.split())
     if not _MIN_PLACE_CHARS <= len(asked) <= _MAX_PLACE_CHARS:
         return []
-    # In a result of JSON, quotes are escaped, and so may be letters.
-    for form in dict.fromkeys((asked, json_text(asked)[1:-1], json.dumps(asked)[1:-1])):
-        pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form.split(" ")))
+    # Words that were copied from JSON have its escapes.
+    forms = (asked, ReadLetters(asked, is_json=True).text)
+    for form in filter(str.strip, dict.fromkeys(forms)):
+        pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form.split()))
         # "art" is no place in "party".
         whole = rf"(?<!\w){pattern}(?!\w)" if pattern[0].isalnum() else pattern
         places = [match.start() for match in re.finditer(whole, text, re.IGNORECASE)]
@@ -294,20 +284,13 @@ def _places_of(words: str, text: str) -> list[int]:
 
 def _passage(text: str, places: Sequence[int], stems: Sequence[str], size: int) -> tuple[int, str]:
     """Return the passage around the first place, else that with the most words, and its offset."""
-    is_json = _is_json(text)
     if places:
         start = max(places[0] - size // _BEFORE_PLACE, 0)
-        passage = text[start : start + size // 2]
-    else:
-        start, passage = _best_passage(text, stems, size, is_json=is_json)
-    return start, ReadLetters(passage, is_json=is_json).text
-
-
-def _best_passage(text: str, stems: Sequence[str], size: int, *, is_json: bool) -> tuple[int, str]:
+        return start, text[start : start + size // 2]
     best_start, most = 0, 0
     # Windows overlap by half, so no word is cut in both.
     for start in range(0, len(text), max(size // 2, 1)):
-        window = _comparable(text[start : start + size], is_json=is_json)
+        window = folded(text[start : start + size])
         count = sum(bool(find_stem(stem, (window,))) for stem in stems)
         if count > most:
             best_start, most = start, count

@@ -10,10 +10,15 @@ from typing import Final
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
-# No control characters, which a text of JSON cannot have. Two escapes are one letter of a plane
-# beyond the first.
-_LETTER: Final = re.compile(
-    r"(?<!\\)\\u(?:d[89ab][\da-f]{2}\\ud[c-f]|(?!00[01])[\da-f]{2})[\da-f]{2}", re.IGNORECASE
+_ESCAPE_OR_RETURN: Final = re.compile(rf"{_ESCAPE.pattern}|\r(?=\n)")
+# Colours in JSON, and its escapes. Two are one letter of a plane beyond the first.
+_JSON_ESCAPE: Final = re.compile(
+    r"\\u001[bB]\[[0-?]{0,40}[ -/]{0,4}[@-~]|\\r(?=\\n)"
+    r"|(?P<letter>\\(?:(?i:u(?:d[89ab][\da-f]{2}\\ud[c-f]|[\da-f]{2})[\da-f]{2})|[bfnrt\"\\/]))"
+)
+# More than a bracket: the line of a log begins with one too.
+_JSON_START: Final = re.compile(
+    r"\s*(?:\{\s*[\"}]|\[\s*(?:[\"{\[\]]|(?:-?\d[\d.eE+-]{0,30}|true|false|null)\s*[,\]]))"
 )
 _TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>")
 _FENCE: Final = re.compile(r"```[\w+-]{0,20}")
@@ -28,6 +33,16 @@ _NUMBERED: Final = re.compile(r"[^\S\n]{0,9}(?P<number>\d{1,9})(?:\t|\u2192|: |\
 _SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
 
 
+def line_end_of(text: str) -> str:
+    """Return the character that ends the lines of a text. Old files have carriage returns alone."""
+    return "\r" if "\r" in text and "\n" not in text else "\n"
+
+
+def is_json_text(text: str) -> bool:
+    """Return whether a text begins as JSON does."""
+    return _JSON_START.match(text) is not None
+
+
 def unwrapped(text: str) -> str:
     """Return a text as it would be read: without a byte order mark, colours and overwritten parts.
 
@@ -38,32 +53,33 @@ def unwrapped(text: str) -> str:
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     if "\r" in text:
-        text = text.replace("\r\n", "\n")
-        if "\n" not in text:
-            text = text.replace("\r", "\n")
+        text = text.replace("\r\n", "\n").replace(line_end_of(text), "\n")
         text = "\n".join(map(_last_form, text.split("\n")))
     return text
 
 
 class ReadLetters:
-    r"""A text whose escapes such as `\u7f16` are read as letters if it is JSON.
+    r"""A text as it is read: without colours, and with the escapes of JSON as their characters.
 
     Args:
         stored: The text.
-        is_json: Whether the text is JSON, or a part of it. Otherwise it stays as it is.
+        is_json: Whether the text is JSON, or a part of it. None leaves it as it is stored.
 
     Attributes:
         text: The text as it is read.
     """
 
-    def __init__(self, stored: str, *, is_json: bool) -> None:
+    def __init__(self, stored: str, *, is_json: bool | None) -> None:
         # Where each letter ends in the text as read, and how much longer the stored one is there.
         self._ends = [0]
         self._chars_longer = [0]
-        self.text = _LETTER.sub(self._letter, stored) if is_json else stored
+        self.text = stored
+        if is_json is not None:
+            self.text = (_JSON_ESCAPE if is_json else _ESCAPE_OR_RETURN).sub(self._letter, stored)
 
     def _letter(self, escape: re.Match[str]) -> str:
-        letter = str(json.loads(f'"{escape[0]}"'))
+        is_letter = escape.lastgroup == "letter"
+        letter = str(json.loads(f'"{escape[0]}"')) if is_letter else ""
         self._chars_longer.append(self._chars_longer[-1] + len(escape[0]) - len(letter))
         self._ends.append(escape.end() - self._chars_longer[-1])
         return letter

@@ -165,6 +165,17 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
         await search.run({"words": "part 1999", "sql": "SELECT 1"})
 
 
+@pytest.mark.parametrize("is_data", [False, True])
+async def test_a_search_meets_the_text_as_it_is_read_t_16(is_data: bool) -> None:
+    session = memory_session()
+    text = "\n".join(["\x1b[31mERROR\x1b[0m: pump off", "C:\\new is full", "[1] ok"] * 900)
+    await offload_rows(session, result={"stdout": text} if is_data else text)
+    for words in ("error", "pump off", r"C:\new is full"):
+        (match,) = await session.search(words)
+        assert match.places == 900
+        assert words in match.text.lower() or words in match.text
+
+
 async def test_bytes_of_a_text_are_a_text_s4_01(session: Session) -> None:
     text = "".join(f"{number},größe {number}\n" for number in range(2_000))
     offloaded = await session.offload(text.encode(), tool="run", args={})

@@ -1,6 +1,7 @@
 """Parts of a stored result: paths, ranges and patterns, and their bounds."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -9,7 +10,9 @@ from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
 from llm_common.errors import CorruptPointerError
+from llm_common.parts.text_sketch import TextSketch
 from llm_common.pointers.reading import ResultPart, extract_part, value_at
+from llm_common.text.unwrapping import unwrapped
 
 VALUE = {
     "log": "start\nerror 1\x07\u2028 here\nerror 2\nend",
@@ -279,3 +282,52 @@ def test_paths_and_keys_read_json_within_a_text() -> None:
 )
 def test_keys_show_counts_and_shapes(value: object, outline: str) -> None:
     assert extract_part(json.dumps(value).encode(), {"keys": True}).text == outline
+
+
+COLOURED = "\x1b[31mERROR\x1b[0m one\r\n\x1b[32minfo\x1b[0m two\r\n\x1b[1mERROR\x1b[0m three"
+PLAIN = "ERROR one\ninfo two\nERROR three"
+
+
+@pytest.mark.parametrize(
+    ("result", "pattern"),
+    [
+        (PLAIN, "^ERROR"),
+        (PLAIN, "one$|three$"),
+        (COLOURED, r"\bERROR\b"),
+        (COLOURED, "^ERROR"),
+        (COLOURED, "one$|three$"),
+        ([PLAIN], r"\bERROR\b"),
+        ([COLOURED], r"\bERROR\b"),
+        (json.dumps([COLOURED]), r"\bERROR\b"),
+    ],
+)
+def test_a_pattern_meets_the_text_as_it_is_read_t_15(result: object, pattern: str) -> None:
+    payload = json.dumps(result).encode()
+    answer = extract_part(payload, {"pattern": pattern}).text
+    assert answer.startswith("matches: 2\n")
+    stored = extract_part(payload, {}).text
+    for first, end in re.findall(r"^chars (\d+)-(\d+) ", answer, re.MULTILINE):
+        assert re.search("ERROR|one|three", stored[int(first) : int(end)])
+
+
+def test_a_pattern_of_the_escapes_themselves_finds_them_t_15() -> None:
+    payload = json.dumps(["a\nb", "C:\\new"]).encode()
+    assert extract_part(payload, {"pattern": r"a\\nb"}).text.startswith("matches: 1\nchars 2-6 ")
+    assert extract_part(payload, {"pattern": r"C:\\new"}).text.startswith("matches: 1\n")
+
+
+def test_the_line_of_a_log_with_brackets_is_no_json_t_15() -> None:
+    payload = json.dumps(r"[INFO] open C:\temp\new").encode()
+    answer = extract_part(payload, {"pattern": r"\\temp\\new"}).text
+    assert answer.startswith("matches: 1\nchars 14-23 line 1: ")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_have_the_numbers_of_the_preview_whatever_ends_them_t_14(end: str) -> None:
+    text = end.join(f"unit {number} is on" for number in range(1, 31))
+    payload = json.dumps(text).encode()
+    number = TextSketch(unwrapped(text), "unit 17").text(2_000).split("unit 17")[0].split("\n")[-1]
+    assert number == "17: "
+    assert extract_part(payload, {"lines": (17, 17)}).text.strip() == "unit 17 is on"
+    answer = extract_part(payload, {"pattern": "^unit 17 "}).text
+    assert re.search(r"line (\d+)", answer)[1] == "17"  # type: ignore[index]

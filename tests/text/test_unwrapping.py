@@ -63,7 +63,8 @@ def test_numbers_before_all_lines_are_no_data_t_17(text: str, read: str) -> None
     [
         (r'{"a": "\u7f16\u53f7"}', '{"a": "\u7f16\u53f7"}'),
         (r'"\ud83d\ude00 \u0022"', '"\U0001f600 ""'),
-        (r'"\u000a \\u7f16"', r'"\u000a \\u7f16"'),
+        (r'"\u000a \\u7f16"', '"\n \\u7f16"'),
+        (r'"\u001b[31mred\u001b[0m\r\nC:\\new"', '"red\nC:\\new"'),
         ("plain", "plain"),
     ],
 )

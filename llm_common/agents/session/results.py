@@ -174,9 +174,8 @@ class ShownResults:
     async def _search(self, words: str) -> str:
         matches = await in_thread(self.search, words, limit=_MAX_MATCHES)
         if not matches:
-            return (
-                "No stored result or message of this conversation contains these words; try others."
-            )
+            # No search proves that a word is nowhere: it leaves out stop words and damaged results.
+            return "Nothing was found by these words (common ones are not looked up); try others."
         found = [match.line for match in matches]
         # Counted with the fence, since the model gets both.
         lines = fill(
