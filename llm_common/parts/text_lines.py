@@ -95,30 +95,31 @@ _HINTS: Final = (
     *("error", "err!", "fail", "fatal", "panic", "exception", "traceback", "denied", "abort"),
     *("fault", "killed", "not found", "cannot find", "could not", "unable to", "undefined ref"),
     *("not ok", "critical", "severe", "refused", "timed out", "no such", "unhandled", "non-zero"),
-    *("exit", "out of memory", "caused by", "core dumped", "terminated"),
-    *("assert", "stopped", "\u2715", "\u2716", "\u2717", "\u2718", "\u00d7"),
+    *("exit", "out of memory", "caused by", "core dumped", "terminated", "cannot connect"),
+    *("assert", "stopped", "\u25cf", "\u2715", "\u2716", "\u2717", "\u2718", "\u00d7"),
 )
 _FAILED: Final = re.compile(
     # marks of runners, compilers and shells at the beginning
     r"^\s*(?:Traceback \(most recent call last\)|Caused by: |Exception in thread |panic: "
     r"|thread '.{0,80}' panicked|npm (?:ERR!|error) |not ok \d|--- FAIL|FAIL(?:ED)?\b"
-    r"|E {3,}\S|[\u2715-\u2718\u00d7] )"
+    r"|E {3,}\S|[\u2715-\u2718\u00d7] |\u25cf .{1,200} \u203a |\d+:\d+ +error )"
     # the name of an error, which is indented in documentation
-    r"|^(?:[\w.]+\.)?(?:[A-Z]\w*)?(?:Error|Exception)(?::|$| response)"
+    r"|^(?:[\w.]+\.)?(?:[A-Z]\w*)?(?:Error|Exception)(?::|$| response)|^\s*\w*Error \[ERR_\w+\]:"
     # a level or the word `error` with its sign
     r"|(?:^|[\s\[(:|<])(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)(?:[\s\]:|>]|$)"
     r"|(?:^|[\s\[:])(?i:(?:fatal |internal |syntax |compile |runtime )?error)"
-    r"(?:\[\w{1,12}\]|\s[A-Z]{1,6}\d{1,6})?:(?:\s|$)"
+    r"(?:\[\w{1,12}\]|\s(?:[A-Z]{1,6}|\#)?\d{1,6})?(?::| -)(?:\s|$)|\[(?:error|fatal)\](?:\s|$)"
     r"|\blevel=[\"']?(?i:error|fatal|critical|panic)\b|(?:^|\s)(?i:fatal): "
     # outcomes
     r"|\s(?:FAILED|FAIL)\b(?!\s*[=:]\s*0)|\b(?i:build|command|job|step|test|tests) (?i:failed)\b"
     r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
-    r"|\b[1-9]\d* (?:failed|failures?|errors?)\b"
+    r"|\b[1-9]\d* (?:failed|failing|failures?|errors?)\b(?![.\-/]\w)"
     r"|\bexit(?:ed)?(?: with)?(?: code| status)?:? [1-9]\d{0,2}\b"
     r"|non-zero exit|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
     r"|^\s*(?:Killed|Aborted|Terminated)\b"
     # phrases
-    r"|(?i:command not found|no such file or directory|permission denied|connection refused"
+    r"|^(?:\w[\w./-]{0,40}: )?[Ff]ailed to |(?i:command not found|no such file or directory"
+    r"|permission denied|connection refused|cannot connect"
     r"|undefined reference|unhandled (?:exception|rejection)|cannot find (?:module|symbol|name)"
     r"|timed out|(?:could not|unable to) (?:find|resolve|connect|open|read))"
 )
@@ -127,8 +128,11 @@ _NONE: Final = re.compile(
     r"|\b(?:errors?|failures?|failed|fail)\s*[:=]\s*0\b",
     re.IGNORECASE,
 )
+# A test that was skipped, or was expected to fail, did not. Its reason may speak of errors.
 _PASSED: Final = re.compile(
     r"^\s*(?:[\u2713\u2714]|ok\b|PASS\b)|(?:\bok|\bPASS(?:ED)?|\bpassed|[\u2713\u2714])\s*(?:\[.{0,9}\])?$"
+    r"|(?:^|\s)(?:XFAIL|SKIP(?:PED)?)\b|\.{3} (?:skipped|expected failure|ignored)\b"
+    r"|\s\#\s(?i:todo|skip)\b|\u2716 \d+ problems? \(0 errors"
 )
 # What belongs to the line before it: a deeper line, a marked one, a further cause.
 _GOES_ON: Final = re.compile(
@@ -140,7 +144,9 @@ _NUMBERS: Final = re.compile(r"\d+|0x[0-9a-fA-F]+")
 
 
 def failures_in(text: TextLines) -> list[range]:
-    """Return the blocks of lines that tell of a failure, the first of each kind first.
+    """Return the blocks that tell of a failure: one of each kind first, single lines before others.
+
+    One failure may have several blocks, such as a traceback and its line in a summary.
 
     Args:
         text: The lines of the text.
@@ -151,7 +157,7 @@ def failures_in(text: TextLines) -> list[range]:
     blocks: list[range] = []
     counts: Counter[str] = Counter()
     ranks: list[int] = []
-    for index in _failed_lines(text):
+    for index in failed_lines(text):
         end = blocks[-1].stop if blocks else 0
         if index < end:
             continue
@@ -161,11 +167,15 @@ def failures_in(text: TextLines) -> list[range]:
         kind = _NUMBERS.sub("0", text.lines[index][:_READ_CHARS])
         counts[kind] += 1
         ranks.append(counts[kind])
-    order = sorted(range(len(blocks)), key=lambda index: (ranks[index], index))
-    return [blocks[index] for index in order]
+
+    def order(index: int) -> tuple[int, bool, int]:
+        # The lines of a summary name all that failed in the room of one traceback.
+        return ranks[index], len(blocks[index]) > 1, index
+
+    return [blocks[index] for index in sorted(range(len(blocks)), key=order)]
 
 
-def _failed_lines(text: TextLines) -> Iterator[int]:
+def failed_lines(text: TextLines) -> Iterator[int]:
     """Yield the indexes of the lines that tell of a failure."""
     hinted: set[int] = set()
     for hint in _HINTS:

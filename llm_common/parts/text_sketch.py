@@ -1,6 +1,7 @@
 """`TextSketch`: a text without records in few lines: what failed, what matches, and both ends.
 
-1. How many lines there are, how many tell of a failure, and how many contain words of the question.
+1. How many lines there are, how many places tell of a failure, and how many lines contain words of
+   the question.
 2. Where lines with the rarest of these words do not fit: the pattern that finds them.
 3. Lines with their numbers, in the order of the text.
 
@@ -18,7 +19,7 @@ from operator import itemgetter
 from typing import Final
 
 from llm_common.parts.fill import Lines
-from llm_common.parts.text_lines import MAX_FAILURES, TextLines, failures_in
+from llm_common.parts.text_lines import MAX_FAILURES, TextLines, failed_lines, failures_in
 from llm_common.ranking.lexical import folded, stem
 from llm_common.ranking.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
@@ -156,10 +157,11 @@ class TextSketch:
         yield f"{where}{len(self._lines):,} {what}"
         yield from self._tables
         if self._failures:
-            first = min(block.start for block in self._failures)
+            first = next(failed_lines(self._text))
             least = "at least " if len(self._failures) == MAX_FAILURES else ""
             count = f"{least}{len(self._failures):,}"
-            yield f"Possible failures: {count}, the first in line {first + 1:,}."
+            # A runner tells of one failure at several places, so no number of failures is stated.
+            yield f"Places that may tell of failures: {count}, the first in line {first + 1:,}."
         yield from self._counts()
 
     def _numbered(self) -> Iterator[tuple[int, str]]:

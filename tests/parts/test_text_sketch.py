@@ -104,7 +104,7 @@ def test_failures_leave_room_for_the_lines_that_are_asked_for_t_16() -> None:
     lines = [f"ERROR: request {n} was refused by unit {n}" for n in range(300)]
     lines[100:100] = [f"backup {n} is kept in vault {n}" for n in range(8)]
     shown = sketch("Where are the backups kept?", "\n".join(lines))
-    assert "Possible failures: 300, the first in line 1." in shown
+    assert "Places that may tell of failures: 300, the first in line 1." in shown
     assert [n for n in range(8) if f"backup {n} is kept in vault {n}" in shown] == list(range(8))
 
 
@@ -131,9 +131,23 @@ def test_the_text_in_data_is_shown_by_its_lines_t_17(
 
 def test_a_number_of_failures_at_its_limit_is_told_as_such() -> None:
     lines = [f"ERROR: unit {n} is off" for n in range(2_500)]
-    assert "Possible failures: 2,000, " not in sketch("", "\n".join(lines))
-    assert "Possible failures: at least 2,000, the first in line 1." in sketch("", "\n".join(lines))
-    assert "Possible failures: 1,999, " in sketch("", "\n".join(lines[:1_999]))
+    assert "Places that may tell of failures: 2,000, " not in sketch("", "\n".join(lines))
+    assert "Places that may tell of failures: at least 2,000, the first in line 1." in sketch(
+        "", "\n".join(lines)
+    )
+    assert "Places that may tell of failures: 1,999, " in sketch("", "\n".join(lines[:1_999]))
+
+
+def test_the_first_place_of_a_failure_is_the_line_that_tells_of_it() -> None:
+    text = "=== RUN   TestRead\n    read_test.go:7: skipped\n--- FAIL: TestWrite (0.00s)\nok 2\n"
+    assert "may tell of failures: 1, the first in line 3." in sketch("", text)
+
+
+def test_all_that_failed_is_named_before_its_details() -> None:
+    traces = [f"E   assert {n} == {n + 1}\n    +  where {n} = total()" for n in range(30)]
+    names = [f"FAILED tests/test_{chr(97 + n)}.py - wrong" for n in range(9)]
+    shown = TextSketch("\n".join([*traces, *names]), "").text(900)
+    assert all(name in shown for name in names)
 
 
 def test_a_text_without_a_match_shows_both_ends_t_16() -> None:
