@@ -193,8 +193,21 @@ class Segment(NamedTuple):
     @property
     def heading(self) -> str:
         """Return the receipt: which messages, their size, and the id to read them."""
-        numbers = f"{self.messages[0].position}-{self.messages[-1].position}"
-        return f"Messages {numbers}, {self.tokens:,} tokens, id {self.pointer_id}"
+        return f"Messages {numbers_of(self.messages)}, {self.tokens:,} tokens, id {self.pointer_id}"
+
+
+def numbers_of(messages: Sequence[HistoryMessage]) -> str:
+    """Return the numbers of messages, such as `4, 21-23`.
+
+    A part has gaps: the question of the user stays while what follows it is folded.
+    """
+    ranges: list[list[int]] = []
+    for message in messages:
+        if ranges and message.position == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [message.position]
+        else:
+            ranges.append([message.position])
+    return ", ".join("-".join(map(str, numbers)) for numbers in ranges)
 
 
 class _Room:
@@ -477,7 +490,8 @@ def _reply_lines(words: UserWords, messages: Sequence[HistoryMessage]) -> list[s
     """Return a line for each consent and refusal with the calls behind it, newest first."""
     calls: dict[int, list[str]] = {}
     names: list[str] = []
-    for message in messages:
+    # A question may be folded after the calls behind it.
+    for message in sorted(messages, key=lambda message: message.position):
         if message.is_question:
             names = calls.setdefault(message.position, [])
         names += [one_line(call.name, max_chars=_LINE_CHARS) for call in message.calls]

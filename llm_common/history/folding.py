@@ -22,7 +22,7 @@ from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.tokens import CountedOnce, DefaultCounter, TokenCounter
 from llm_common.errors import TokenBudgetError, UnserialisableError
-from llm_common.history.fold_note import NoteWriter, Segment
+from llm_common.history.fold_note import NoteWriter, Segment, numbers_of
 from llm_common.history.message_shapes import (
     CalledOutput,
     HistoryMessage,
@@ -305,7 +305,7 @@ class _Folder:
         first, last = messages[0].position, messages[-1].position
         stored = StoredPart(
             HISTORY_TOOL,
-            {"messages": f"{first}-{last}"},
+            {"messages": numbers_of(messages)},
             text_digest(stable_json(result))[:12],
             result,
         )
