@@ -3,6 +3,7 @@
 import json
 import re
 from bisect import bisect_right
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +17,7 @@ _JSON_ESCAPE: Final = re.compile(
     r"\\u001[bB]\[[0-?]{0,40}[ -/]{0,4}[@-~]|\\r(?=\\n)"
     r"|(?P<letter>\\(?:(?i:u(?:d[89ab][\da-f]{2}\\ud[c-f]|[\da-f]{2})[\da-f]{2})|[bfnrt\"\\/]))"
 )
+_LETTERS: Final = {r"\n": "\n", r"\"": '"', r"\\": "\\"}  # the most frequent ones
 # More than a bracket: the line of a log begins with one too.
 _JSON_START: Final = re.compile(
     r"\s*(?:\{\s*[\"}]|\[\s*(?:[\"{\[\]]|(?:-?\d[\d.eE+-]{0,30}|true|false|null)\s*[,\]]))"
@@ -70,23 +72,30 @@ class ReadLetters:
     """
 
     def __init__(self, stored: str, *, is_json: bool | None) -> None:
-        # Where each letter ends in the text as read, and how much longer the stored one is there.
-        self._ends = [0]
-        self._chars_longer = [0]
-        self.text = stored
-        if is_json is not None:
-            self.text = (_JSON_ESCAPE if is_json else _ESCAPE_OR_RETURN).sub(self._letter, stored)
+        self._stored = stored
+        self._pattern = _JSON_ESCAPE if is_json else _ESCAPE_OR_RETURN
+        self.text = stored if is_json is None else self._pattern.sub(_letter, stored)
 
-    def _letter(self, escape: re.Match[str]) -> str:
-        is_letter = escape.lastgroup == "letter"
-        letter = str(json.loads(f'"{escape[0]}"')) if is_letter else ""
-        self._chars_longer.append(self._chars_longer[-1] + len(escape[0]) - len(letter))
-        self._ends.append(escape.end() - self._chars_longer[-1])
-        return letter
+    @cached_property
+    def _longer(self) -> tuple[list[int], list[int]]:
+        """Where each letter ends in the text as read, and how much longer the stored one is."""
+        ends, chars_longer = [0], [0]
+        if self.text != self._stored:
+            for escape in self._pattern.finditer(self._stored):
+                chars_longer.append(chars_longer[-1] + len(escape[0]) - len(_letter(escape)))
+                ends.append(escape.end() - chars_longer[-1])
+        return ends, chars_longer
 
     def place(self, index: int) -> int:
         """Return where a character of the text as read begins in the stored text."""
-        return index + self._chars_longer[bisect_right(self._ends, index) - 1]
+        ends, chars_longer = self._longer
+        return index + chars_longer[bisect_right(ends, index) - 1]
+
+
+def _letter(escape: re.Match[str]) -> str:
+    if escape.lastgroup is None:  # a colour, or the first character of a line end
+        return ""
+    return _LETTERS.get(escape[0]) or str(json.loads(f'"{escape[0]}"'))
 
 
 def without_line_numbers(text: str) -> str:
