@@ -263,7 +263,7 @@ async def test_a_session_cannot_read_the_results_of_another() -> None:
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
         await two.answer(CONTEXT, {"id": pointer_id})
     assert "0 results are stored" in await two.answer(CONTEXT, {})
-    assert "No stored result" in await two.answer(CONTEXT, {"words": "item"})
+    assert "Nothing was found" in await two.answer(CONTEXT, {"words": "item"})
     await two.close()
     assert "item 7" in await one.answer(CONTEXT, {"id": pointer_id, "path": "/7"})
 
@@ -308,7 +308,7 @@ async def test_a_resumed_host_reads_the_results_of_its_scope_t_02(tmp_path: Path
     second, beside = results_of(store, scope=SCOPE), results_of(store, scope=SCOPE)
     # Another conversation of the same user finds nothing before it reads.
     assert "0 results are stored" in await second.answer(CONTEXT, {})
-    assert "No stored result" in await second.answer(CONTEXT, {"words": "item"})
+    assert "Nothing was found" in await second.answer(CONTEXT, {"words": "item"})
     read = {"id": pointer_id, **PART}
     assert "item 7" in await second.answer(CONTEXT, read)
     assert pointer_id in await second.answer(CONTEXT, {})
@@ -374,7 +374,7 @@ async def test_only_the_same_user_learns_that_a_result_is_elsewhere_t_02(tmp_pat
         with pytest.raises(ToolFailedError, match="no stored result of this session"):
             await results_of(store, scope=stranger).answer(CONTEXT, read)
         found = await results_of(store, scope=stranger).answer(CONTEXT, {"words": "item"})
-        assert "No stored result" in found
+        assert "Nothing was found" in found
 
 
 async def test_the_oldest_results_of_a_scope_give_way_t_02(tmp_path: Path) -> None:
