@@ -54,6 +54,10 @@ _REQUEST_WORDS: Final = (
 )
 
 
+_LAST_MARK: Final = re.compile(r"[.:]\?")  # of a word: "Which lines mention package.?"
+_ALONE: Final = r"(?<!\w)(?<!\w[.:@-])(?:{})(?!\w|[.:@-]\w)"  # and in no name: `com.app.health`
+
+
 @dataclass(frozen=True, slots=True)
 class _Word:
     """A word of the question, as lines contain it.
@@ -195,7 +199,8 @@ class TextSketch:
         """The words of the question that lines contain, the rarest first."""
         words: dict[str, _Word] = {}
         for word in words_of(self._question):
-            written = self._question[word.start : word.end]
+            end = word.end + bool(_LAST_MARK.match(self._question, word.end))
+            written = self._question[word.start : end]
             if word.text not in _REQUEST_WORDS and written not in words:
                 for text, lines, form in self._forms(written):
                     if lines:
@@ -226,7 +231,7 @@ class TextSketch:
         weights = self._weights
         # A word within a name, such as `health` in `com.app.health`, tells less than one alone.
         words = "|".join(re.escape(word.text) for word in self._words)
-        alone = re.compile(rf"(?<![\w.:@-])(?:{words})(?![\w:@-])", re.IGNORECASE)
+        alone = re.compile(_ALONE.format(words), re.IGNORECASE)
         parts = {index for index in weights if not alone.search(self._lines[index])}
         return sorted(weights, key=lambda index: (-weights[index], index in parts, index))
 
@@ -238,7 +243,12 @@ class TextSketch:
             lines = frozenset.intersection(*(word.lines for word in together))
             yield f"{_contain(len(lines))} {' and '.join(map(_quoted, together))}"
         for word in words:
-            yield f"{_contain(len(word.lines))} {_quoted(word)}"
+            count = f"{_contain(len(word.lines))} {_quoted(word)}"
+            alone = re.compile(_ALONE.format(re.escape(word.text)))
+            lines_alone = list(filter(alone.search, map(self._lines.__getitem__, word.lines)))
+            if word.form == _AS_WRITTEN and 0 < len(lines_alone) < len(word.lines):
+                count += f", {len(lines_alone):,} of them outside of longer names"
+            yield count
 
     def _clipped(self, index: int) -> str:
         """Return a line, or the part around the first word of the question in it."""

@@ -57,6 +57,22 @@ def test_lines_that_do_not_fit_are_behind_a_pattern(question: str, pattern: str)
     assert f"{len(found)} lines contain " in shown
 
 
+def test_a_mark_before_the_question_mark_belongs_to_the_word_t_16() -> None:
+    text = "\n".join(
+        ["no such package.", "package: a", "packages", "a package. Or b", *"bcdefgh" * 9]
+    )
+    assert '2 lines contain "package."\n' in sketch("How many lines mention package.?", text)
+    assert '3 lines contain "package"\n' in sketch("Which lines mention the package.", text)
+
+
+def test_a_word_is_counted_apart_from_names_only_as_it_is_written_t_16() -> None:
+    text = "\n".join(["app.cache: x", "the cache: x", "my-cache x", "Cache x", *"bcdefgh" * 9])
+    counted = '3 lines contain "cache", 1 of them outside of longer names\n'
+    assert counted in sketch("How many lines mention cache?", text)
+    assert "outside" not in sketch("How many lines mention CACHE?", text)
+    assert "outside" not in sketch("How many lines mention app.cache?", text)
+
+
 def test_lines_that_all_fit_need_no_pattern() -> None:
     assert "pattern: " not in sketch("What happened to blk_-774267833966018354?")
     assert "pattern: " not in sketch("Where is the zebra?")
@@ -82,7 +98,7 @@ def test_a_word_alone_comes_before_the_same_word_within_a_name_t_16() -> None:
     lines[30] = "30: no health data"
     lines[35] = "35: read /var/health/35.json"
     shown = sketch("Which lines mention health?", "\n".join(lines), max_chars=200)
-    assert '40 lines contain "health"' in shown
+    assert '40 lines contain "health", 2 of them outside of longer names' in shown
     assert "\n31: 30: no health data\n36: 35: read /var/health/35.json" in shown
 
 
