@@ -4,7 +4,7 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -227,12 +227,13 @@ class Column:
                         yield element[start : spans[last][1]]
 
 
-def condition_of(column: Column, rows: Collection[int]) -> str:
+def condition_of(column: Column, rows: Collection[int], patterns: Collection[str] = ()) -> str:
     """Return an SQL condition that exactly these rows meet, or "" if no short one does.
 
     Args:
         column: The column.
         rows: Indexes of its rows.
+        patterns: Patterns of LIKE that may select them, where they have too many or long values.
     """
     values: set[Cell] = set()
     others: set[Cell] = set()
@@ -245,7 +246,8 @@ def condition_of(column: Column, rows: Collection[int]) -> str:
         return f"{name} IS NULL"
     if others == {None}:
         return f"{name} IS NOT NULL"
-    condition = _among(name, values - {None}, others - {None}, column)
+    present, absent = values - {None}, others - {None}
+    condition = _among(name, present, absent, column) or _like(name, present, absent, patterns)
     return f"({condition} OR {name} IS NULL)" if condition and None in values else condition
 
 
@@ -258,6 +260,28 @@ def _among(name: str, values: set[Cell], others: set[Cell], column: Column) -> s
         if bounds:
             return bounds
     return _in(name, "NOT ", others) if 0 < len(others) <= _MAX_CONDITION_VALUES else ""
+
+
+def like(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Return the expression of the texts that have one of some patterns of SQL's LIKE."""
+    forms = (re.escape(pattern).replace("%", ".*").replace("_", ".") for pattern in patterns)
+    # SQLite ignores the case of ASCII letters alone.
+    return re.compile("|".join(forms), re.ASCII | re.DOTALL | re.IGNORECASE)
+
+
+def _like(name: str, values: set[Cell], others: set[Cell], patterns: Collection[str]) -> str:
+    """Return a condition that values have one of some patterns, or have none, or ""."""
+    literals = list(map(_literal, patterns))
+    # SQLite reads a text only up to a NUL.
+    are_texts = all(isinstance(value, str) and "\0" not in value for value in values | others)
+    if not literals or not all(literals) or not are_texts:
+        return ""
+    form = like(patterns)
+    alike = {value for value in values | others if form.fullmatch(cell_text(value))}
+    text = " OR ".join(f"{name} LIKE {literal}" for literal in literals)
+    if alike == values:
+        return f"({text})"
+    return f"NOT ({text})" if alike == others else ""
 
 
 def _in(name: str, negation: str, values: set[Cell]) -> str:

@@ -72,6 +72,42 @@ def test_rows_that_no_short_condition_selects_have_none(cells: list[Json], rows:
     assert condition_of(Column(table(cells), 1), rows) == ""
 
 
+WORDS = ["a red door", "Red", "a", "reddish", "blue", "green", "x" * 50 + "red", "white"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows", "patterns", "condition"),
+    [
+        (WORDS, {0, 1, 3, 6}, ["%red%"], "(\"my cell\" LIKE '%red%')"),
+        (WORDS, {0, 1, 3}, ["%red%"], "\"my cell\" IN ('Red', 'a red door', 'reddish')"),
+        (
+            [*WORDS, None],
+            {2, 4, 5, 7, 8},
+            ["%red%"],
+            '(NOT ("my cell" LIKE \'%red%\') OR "my cell" IS NULL)',
+        ),
+        (WORDS, {0, 1, 3, 7}, ["%red%"], ""),  # another cell has it too
+        (
+            WORDS,
+            {0, 1, 2, 3},
+            ["a%", "R%"],
+            "(\"my cell\" LIKE 'a%' OR \"my cell\" LIKE 'R%')",
+        ),
+        (["a_b", "acb", "a", *"cdefg"], {0, 1, 2, 3}, ["%a_b%"], ""),
+        (["5%", "5", *"cdefgh"], {0, 1, 2, 3}, ["%5%%"], ""),
+        (["É1", "é2", *(f"É{n}" for n in range(9)), *"wxyz"], {0, *range(2, 11)}, ["É%"], None),
+        (["red\0", "red", *"abcdefgh"], {0, 1, 2, 3}, ["%red%"], ""),
+    ],
+)
+def test_a_pattern_selects_cells_that_are_many_or_long(
+    cells: list[Json], rows: set[int], patterns: list[str], condition: str | None
+) -> None:
+    made = condition_of(Column(table(cells), 1), rows, patterns)
+    assert condition is None or made == condition
+    if made:
+        assert selected(cells, made) == rows
+
+
 CELLS = st.one_of(
     st.lists(st.integers(-9, 9) | st.none(), min_size=2, max_size=30),
     st.lists(
