@@ -98,6 +98,11 @@ class TableSketch:
         return question is not None and bool(question.conditions) and question.is_claimed
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the question asks how many records there are."""
+        return self._question is not None and self._question.is_counting
+
+    @property
     def has_matches(self) -> bool:
         """Whether the question names records."""
         return self._question is not None and bool(self._question.rows)
@@ -158,7 +163,7 @@ class TableSketch:
         for condition in question.conditions:
             if condition.is_certain and len(condition.columns) == 1:
                 column = self._columns[condition.columns[0]]
-                conditions.append(condition_of(column, condition.rows))
+                conditions.append(condition_of(column, condition.rows, condition.patterns))
         text = " AND ".join(filter(None, conditions))
         return f" WHERE {text}" if text else ""
 
@@ -514,7 +519,9 @@ class ResultSketch:
         lines.free()
         for sketch in self._others:
             sketch.write_fields(lines, share=1.0)
-        query = self._first.query if has_all else self._first.query_for_matches
+        query = self._first.query_for_matches
+        if has_all and not self._first.is_counted:  # what else there is
+            query = self._first.query
         if query:
             lines.add(query)
         if not lines.text:

@@ -22,6 +22,7 @@ _WORD: Final = re.compile(
     r"|\d+(?=-[A-Za-z]{3})"
     r"|[^\s,;!?()\[\]{}\"“”]+"
 )
+_DASH: Final = re.compile(r"(?<=\w)--(?=\w)")
 _TRIMMED: Final = ".:'`*-\N{RIGHT SINGLE QUOTATION MARK}"
 _NUMBER_START: Final = re.compile(r"-?\.?(?=\d)")
 _POSSESSIVE: Final = re.compile(r"(?:['\N{RIGHT SINGLE QUOTATION MARK}]|/)s$")
@@ -96,7 +97,6 @@ _NUMBER: Final = re.compile(
     r"(?P<sign>[-\u2212+]?)(?P<currency>[$€£¥₹]?)(?P<inner>-?)"
     r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*|(?=\.\d))(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
 )
-_DECADE: Final = re.compile(r"(?:19|20)\d0'?s")
 _SCALED_DIGITS: Final = 9  # behind the point, where 2.3 times 1,000 is 2,299.9999999999995
 _CURRENCIES: Final = set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
 
@@ -243,6 +243,11 @@ def words_of(text: str) -> list[Word]:
     return words
 
 
+def phrase_of(text: str) -> str:
+    """Return a text folded, in which `&` between two words is `and`."""
+    return folded(text).replace(" & ", " and ")
+
+
 class QuestionWords:
     """A question, taken apart.
 
@@ -256,7 +261,7 @@ class QuestionWords:
 
     def __init__(self, question: str) -> None:
         # Runs of blanks would cost the patterns of dates and numbers quadratic time.
-        text = " ".join(question[:_MAX_CHARS].split())
+        text = " ".join(_DASH.sub(" - ", question[:_MAX_CHARS]).split())
         self.text = text
         self.words = words_of(text)
         self.is_cut = len(question) > _MAX_CHARS or len(self.words) == _MAX_WORDS
@@ -264,7 +269,7 @@ class QuestionWords:
         for index, word in enumerate(self.words):
             following = self.words[index : index + _MAX_PHRASE_WORDS]
             for end, last in enumerate(following, start=index + 1):
-                phrase = folded(text[word.start : last.end])
+                phrase = phrase_of(text[word.start : last.end])
                 self.phrases.setdefault(phrase, []).append(range(index, end))
         self.numbers = list(self._numbers())
 
@@ -327,7 +332,7 @@ class QuestionWords:
         value, unit, is_money, is_open = _NUMBER_WORDS.get(word), "", False, False
         if value is None:
             match = _NUMBER.fullmatch(word)
-            if match is None or _DECADE.fullmatch(word):
+            if match is None:
                 return None
             value = float(match["digits"].replace(",", "") + (match["fraction"] or ""))
             if match["sign"] in ("-", "\u2212") or match["inner"]:
@@ -417,7 +422,10 @@ class QuestionWords:
         )
 
 
-_COUNTING: Final = re.compile(r"\b(?:how\s+many|how\s+often|number\s+of|count)\b", re.IGNORECASE)
+_COUNTING: Final = re.compile(
+    r"\b(?:how\s+many(?:\s+times)?|how\s+often|(?:total\s+)?number\s+of(?:\s+times)?|count)\b",
+    re.IGNORECASE,
+)
 _UP: Final = (
     "more expensive|more|greater|higher|larger|bigger|longer|older|later|heavier|taller|newer"
     "|warmer|hotter|faster|better|costlier|pricier|wider|deeper"

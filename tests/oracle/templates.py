@@ -186,7 +186,7 @@ class _Questions:
 
     def _said(self) -> Said:
         kind = self._kind
-        makers: list[Callable[[], Said]] = [self._of_category, self._of_amount]
+        makers: list[Callable[[], Said]] = [self._of_category, self._of_amount, self._of_letters]
         if kind.flags:
             makers.append(self._of_flag)
         if kind.tags:
@@ -210,6 +210,25 @@ class _Questions:
         clause = self._chance.choice(category.clauses).format(value)
         adjective = value if category.adjective else ""
         return Said("value", clause, holds, category.name, adjective)
+
+    def _of_letters(self) -> Said:
+        category, choice = self._category(), self._chance.choice
+        value, name = choice(category.values), category.name.replace(".", " ")
+        frame, letters, meets = choice(
+            (
+                ("begins with the letter '{}'", value[0], str.startswith),
+                ('starts with "{}"', value[:2], str.startswith),
+                ("ends with the letter {}", value[-1], str.endswith),
+                ("contains the letters '{}'", value[1:3], str.__contains__),
+            )
+        )
+        letters = choice((letters.upper(), letters.lower()))
+        head = choice((f"have a {name} that", f"have a {name} which"))
+
+        def holds(record: Record) -> bool:
+            return meets(str(value_of(record, category.name)).lower(), letters.lower())
+
+        return Said("letters", f"{head} {frame.format(letters)}", holds, category.name)
 
     def _of_amount(self) -> Said:
         amount = self._chance.choice(self._kind.amounts)

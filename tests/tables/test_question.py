@@ -113,9 +113,18 @@ TEAMS: Records = [
     {"team": "TSV 1860", "day": "2020-01-05", "goals": 1860},
     {"team": "Blau 07", "day": "2020-01-06", "goals": 2},
 ]
-YEARS: Records = [{"year": year, "weight": 1980} for year in range(1978, 1992, 3)]
+YEARS: Records = [{"season": year, "weight": 1980} for year in range(1978, 1992, 3)]
 POWER: Records = [{"car": "a", "power": 90}, {"car": "b", "power": None}, {"car": "c"}]
 SONGS: Records = [{"song": "a", "official_song": flag} for flag in ("Yes", "No", "No", "Yes")]
+PEOPLE: Records = [
+    {"name": name, "city": city, "grade": grade}
+    for name, city, grade in (
+        ("Ann", "Bern", "A"),
+        ("Bob", "berlin", "B"),
+        ("Eve", "Oslo", "A"),
+        ("Ian", "York", "I"),
+    )
+]
 NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
 
 
@@ -218,7 +227,7 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
         pytest.param(
             YEARS,
             "How many are from the 1980s?",
-            [("year from 1980 to 1989", 3)],
+            [("season from 1980 to 1989", 3)],
             id="a decade of numbers",
         ),
         pytest.param(
@@ -244,6 +253,43 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
             "How many songs are not official?",
             [("official_song is not yes", 2)],
             id="a negation within the words of a flag",
+        ),
+        pytest.param(
+            PEOPLE,
+            "How many people have a city that does not begin with 'b'?",
+            [("city does not begin with b", 2)],
+            id="letters at the beginning",
+        ),
+        pytest.param(
+            PEOPLE,
+            "How many people live in a city ending in the letter o?",
+            [("city ends with o", 1)],
+            id="a letter at the end",
+        ),
+        pytest.param(
+            PEOPLE,
+            "Which city contains the letters 'er'?",
+            [("city contains er", 2)],
+            id="letters within",
+        ),
+        pytest.param(
+            PEOPLE,
+            "Which city begins with a vowel?",
+            [("city begins with a or e or i or o or u", 1)],
+            id="a vowel",
+        ),
+        pytest.param(PEOPLE, "Who has grade A?", [("grade = A", 2)], id="a letter"),
+        pytest.param(
+            rows_of("team", "R & D", "r and d", "Sales"),
+            "How many are in R and D?",
+            [("team = R & D or r and d", 2)],
+            id="an ampersand",
+        ),
+        pytest.param(
+            rows_of("song", '"Help"', "Hello"),
+            "Who wrote Help?",
+            [(r'song = "\"Help\""', 1)],
+            id="a value in quotes",
         ),
     ],
 )
@@ -360,6 +406,37 @@ RATING = "How many shoes have a rating of 4.5?"
         pytest.param(SIZES, "How many have a size of no more than 19?", True, id="a limit"),
         pytest.param(SIZES, "How many have no 19?", True, id="a name of two letters"),
         pytest.param(SIZES, "How many have no over 19?", False, id="no limit or a name"),
+        pytest.param(PEOPLE, "How many have a city starting with B?", True, id="letters"),
+        pytest.param(PEOPLE, "How many people start with Bern?", False, id="no letters"),
+        pytest.param(PEOPLE, "How many cities start with a discount?", False, id="an article"),
+        pytest.param(
+            [*PEOPLE, {"city": "Élan"}],
+            "How many have a city starting with E?",
+            False,
+            id="an accent",
+        ),
+        pytest.param(
+            [{"name": "Ann", "manager": "Bob"}, {"name": "Bob", "manager": "Eve"}],
+            "How many have a manager whose name begins with 'B'?",
+            False,
+            id="letters of another column",
+        ),
+        pytest.param(PEOPLE, "How many have grade A?", True, id="a capital letter"),
+        pytest.param(PEOPLE, "How many grades did I miss?", False, id="a pronoun"),
+        pytest.param(
+            rows_of("seen_in", *["Ep 1"] * 9, "Ep 2, Ep 1", "Ep 1, Ep 3"),
+            "How many were seen in Ep 1?",
+            False,
+            id="a value in a list of few cells",
+        ),
+        pytest.param(
+            None, "What is the total number of shoes with a rating of 4.5?", True, id="a total"
+        ),
+        pytest.param(
+            None, "What is the total of shoes with a rating of 4.5?", False, id="no total number"
+        ),
+        pytest.param(PEAKS, "How many times is Italy in this table?", True, id="times"),
+        pytest.param(PEAKS, "How many times is Italy in this year?", False, id="this year"),
     ],
 )
 def test_a_number_is_claimed_only_for_a_question_with_one_reading(
@@ -483,3 +560,14 @@ def test_a_sentence_in_brackets_is_one_value() -> None:
     column = Column(table_of_records("", [{"note": note} for note in notes]), 0)
     assert column.elements(notes[0]) == (notes[0],)
     assert read.total == 1
+
+
+def test_a_letter_stands_for_the_level_of_log_lines() -> None:
+    table = table_of_records("", [{"level": level} for level in ("INFO", "ERROR", "INFO")])
+    read = read_question("How many I lines are there?", table, [Column(table, 0)], nouns="line")
+    assert [(condition.text, len(condition.rows)) for condition in read.conditions] == [
+        ("level = INFO", 2)
+    ]
+    assert read.is_claimed
+    other = read_question("How many lines did I write?", table, [Column(table, 0)], nouns="line")
+    assert (other.conditions, other.is_claimed) == ((), False)

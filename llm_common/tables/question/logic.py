@@ -6,8 +6,9 @@ could restrict the records was read, so that all other words have to be known as
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain, combinations
 from typing import Final
 
 from llm_common.ranking.question_words import NEGATIONS, NEUTRAL, is_alike, set_of, stem_of
@@ -19,9 +20,24 @@ from llm_common.tables.values import cell_text
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = set_of("longer only all both every just necessarily")
 _GAP_WORDS: Final = set_of("and or nor but than either both even also if as well else")
+_RESULTS: Final = set_of("table chart list log file data dataset document output")
+_TURNING: Final = set_of(
+    "far anything everything nothing nobody hardly barely rarely seldom unless instead rather"
+    " unlike opposite minus save bar"
+)
+"""Words after which a value may be one that is not meant, or the only one."""
+
 _PLURALS: Final = set_of("people staff persons folks")
+_NEGATED: Final = {
+    "=": "is not",
+    "is": "is not",
+    "has": "has not",
+    "begins with": "does not begin with",
+    "ends with": "does not end with",
+    "contains": "does not contain",
+}
 _MEASURES: Final = set_of(
-    "times days weeks months years hours minutes seconds dollars euros points percent others"
+    "times days weeks months years hours minutes seconds dollars euros points percent others values"
 )
 
 
@@ -33,12 +49,14 @@ class Condition:
         columns: Indexes of the columns that it compares.
         text: The condition for a reader, such as `status = open`.
         rows: Indexes of the rows that meet it.
+        patterns: Patterns of SQL's LIKE that may select these rows.
         is_certain: Whether no record outside of these rows can be meant.
     """
 
     columns: tuple[int, ...]
     text: str
     rows: frozenset[int]
+    patterns: tuple[str, ...] = ()
     is_certain: bool = True
 
 
@@ -52,32 +70,13 @@ class _Part:
     continues: bool  # whether it goes on a list that began before: "Lima or Oslo"
 
 
-@dataclass(slots=True)
-class _Group:
-    """Parts about the same columns that follow each other."""
-
-    parts: list[_Part] = field(default_factory=list)
-
-    @property
-    def columns(self) -> tuple[int, ...]:
-        return self.parts[0].term.columns
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """What a question asks of the records.
-
-    Attributes:
-        conditions: The conditions, all of which a record has to meet.
-        unread: The words that may restrict the records and were not understood.
-    """
-
-    conditions: tuple[Condition, ...]
-    unread: tuple[str, ...]
-
-
-def conditions_of(naming: ColumnWords, terms: Sequence[Term]) -> Conditions:
+def conditions_of(
+    naming: ColumnWords, terms: Sequence[Term]
+) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
     """Return the conditions that the parts of a question make, and the words that are left.
+
+    A record has to meet all of the conditions. The words may restrict the records too, and were
+    not understood.
 
     Args:
         naming: The words of the question.
@@ -102,7 +101,7 @@ class _Logic:
         self._doubts: set[int] = set()
         """Indexes of words whose meaning is open."""
 
-    def result(self) -> Conditions:
+    def result(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
         conditions = self._conditions(self._groups())
         self._read |= self._counted_noun()
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
@@ -110,20 +109,20 @@ class _Logic:
         texts = [self._words[index].text for index in sorted(unread)]
         if self._question.is_cut:
             texts.append("…")
-        return Conditions(tuple(conditions), tuple(texts))
+        return tuple(conditions), tuple(texts)
 
     # --- parts and groups
 
-    def _groups(self) -> list[_Group]:
-        groups: list[_Group] = []
+    def _groups(self) -> list[list[_Part]]:
+        groups: list[list[_Part]] = []
         previous: _Part | None = None
         for term in self._terms:
             part = self._part(term, previous)
             is_same = previous is not None and previous.term.columns == term.columns
             if groups and is_same:
-                groups[-1].parts.append(part)
+                groups[-1].append(part)
             else:
-                groups.append(_Group([part]))
+                groups.append([part])
             if not term.is_certain:
                 self._doubts.add(term.first)
             previous = part
@@ -136,10 +135,12 @@ class _Logic:
         texts = [self._words[index].text for index in gap]
         negations = [index for index in range(start, term.last) if self._is_negation(index)]
         joint = next((_JOINTS[text] for text in reversed(texts) if text in _JOINTS), "")
-        if not joint and previous is not None and "," in self._between(previous.term.last, term):
+        before = self._question.between(start - 1, term.first)
+        if not joint and previous is not None and "," in before:
             joint = ","
         joints = [text for text in texts if text in _JOINTS and text != "well"]
-        if len(joints) > 1:  # something between two joints was not read
+        if len(joints) > 1 or not _TURNING.isdisjoint(texts):
+            # Something between two joints was not read.
             self._doubts.add(term.first)
         continues = previous is not None and all(text in LIST_WORDS for text in texts)
         if self._is_half(term, gap):
@@ -153,18 +154,17 @@ class _Logic:
                 is_negated = is_same
                 if not is_same and joint != "but":
                     self._doubts.add(term.first)
-        for index in negations:
-            self._read.update((index, index + 1) if self._is_than(index + 1) else (index,))
-            between = range(index + 1, min(each for each in term.words if each > index))
-            if not all(self._is_harmless(each) for each in between):
-                self._doubts.add(term.first)  # another word may be negated
-        limited = any(
-            index + 1 < term.first and self._words[index + 1].text in _LIMITING
-            for index in negations
-        )
-        if len(negations) > 1 or limited:
-            self._doubts.add(term.first)
+        self._read_negations(negations, term)
         return _Part(term, joint, is_negated, continues)
+
+    def _read_negations(self, negations: Sequence[int], term: Term) -> None:
+        for index in negations:
+            following = self._words[index + 1].text
+            self._read.add(index)
+            if following in ("than", "for"):
+                self._read.add(index + 1)
+            if len(negations) > 1 or following in _LIMITING or not self._negates(index, term):
+                self._doubts.add(term.first)
 
     def _is_half(self, term: Term, gap: range) -> bool:
         """Return whether the alternative of a term was not read, such as "Go" in "Go or Rust"."""
@@ -174,42 +174,42 @@ class _Logic:
             others.append(term.last + 2)
         return any(not self._is_harmless(index) for index in others)
 
-    def _between(self, last: int, term: Term) -> str:
-        return self._question.between(last, term.first)
+    def _negates(self, index: int, term: Term) -> bool:
+        """Return whether a negation is one of a term, and of no other word before it."""
+        following = min(each for each in term.words if each > index)
+        is_near = "," not in self._question.between(index, following)
+        return is_near and all(map(self._is_harmless, range(index + 1, following)))
 
     def _is_negation(self, index: int) -> bool:
         text = self._words[index].text
         return index not in self._used and (text in NEGATIONS or text.endswith("n't"))
 
-    def _is_than(self, index: int) -> bool:
-        return index < len(self._words) and self._words[index].text in ("than", "for")
-
     # --- conditions
 
-    def _conditions(self, groups: list[_Group]) -> list[Condition]:
+    def _conditions(self, groups: list[list[_Part]]) -> list[Condition]:
         conditions = [self._condition(group) for group in groups]
         alternatives = [
-            index for index, group in enumerate(groups) if index and group.parts[0].joint == "or"
+            index for index, group in enumerate(groups) if index and group[0].joint == "or"
         ]
         if alternatives and len(alternatives) == len(groups) - 1:
-            conditions = [_either(conditions)]
-            groups = [_Group([part for group in groups for part in group.parts])]
+            columns = tuple(dict.fromkeys(chain.from_iterable(each.columns for each in conditions)))
+            rows = reduce(frozenset.union, (each.rows for each in conditions))
+            conditions = [Condition(columns, " or ".join(each.text for each in conditions), rows)]
+            groups = [list(chain.from_iterable(groups))]
         else:
-            self._doubts.update(groups[index].parts[0].term.first for index in alternatives)
-        for index, group in enumerate(groups):
-            for other in groups[:index]:
-                is_value = all(each.parts[0].term.sign == "=" for each in (group, other))
-                if other.columns == group.columns and is_value:
-                    self._doubts.add(group.parts[0].term.first)
+            self._doubts.update(groups[index][0].term.first for index in alternatives)
+        for other, group in combinations(groups, 2):
+            are_values = other[0].term.sign == group[0].term.sign == "="
+            if are_values and other[0].term.columns == group[0].term.columns:
+                self._doubts.add(group[0].term.first)
         certain = []
         for group, condition in zip(groups, conditions, strict=True):
-            has_doubts = any(part.term.first in self._doubts for part in group.parts)
+            has_doubts = any(part.term.first in self._doubts for part in group)
             certain.append(replace(condition, is_certain=not has_doubts))
         return certain
 
-    def _condition(self, group: _Group) -> Condition:
+    def _condition(self, parts: Sequence[_Part]) -> Condition:
         """Return what the parts about one column ask together."""
-        parts = group.parts
         joints = {part.joint for part in parts[1:]}
         is_either = self._are_alternatives(parts, joints)
         sets = [self._rows_of(part) for part in parts]
@@ -218,7 +218,10 @@ class _Logic:
             # "Men and women shoes" are for one of them. Who has both is not asked for certain.
             self._doubts.add(parts[1].term.first)
             is_either, rows = True, reduce(frozenset.union, sets)
-        return Condition(group.columns, self._text(parts, is_either=is_either), rows)
+        patterns = tuple(chain.from_iterable(part.term.patterns for part in parts))
+        return Condition(
+            parts[0].term.columns, self._text(parts, is_either=is_either), rows, patterns
+        )
 
     def _are_alternatives(self, parts: Sequence[_Part], joints: set[str]) -> bool:
         """Return whether a record needs one of the parts, and note what stays open."""
@@ -268,7 +271,7 @@ class _Logic:
     def _head(self, part: _Part) -> str:
         if not part.is_negated ^ part.term.is_negated:
             return part.term.sign
-        return {"=": "is not", "is": "is not", "has": "has not"}.get(part.term.sign, "not")
+        return _NEGATED.get(part.term.sign, "not")
 
     # --- words
 
@@ -283,7 +286,7 @@ class _Logic:
         while index < len(self._words):
             text = self._words[index].text
             is_known = self._is_harmless(index)
-            if self._stem_is_noun(index):
+            if index not in self._used and self._words[index].stem in self._nouns:
                 return {index}
             if is_known and phrase:
                 break
@@ -306,9 +309,6 @@ class _Logic:
                 return True
         return False
 
-    def _stem_is_noun(self, index: int) -> bool:
-        return index not in self._used and self._words[index].stem in self._nouns
-
     def _columns_named(self, index: int) -> list[Column]:
         word = self._words[index]
         named = []
@@ -325,15 +325,9 @@ class _Logic:
             return True
         named = self._columns_named(index)
         if not named:
-            return False
+            return word.text in _RESULTS and index > 0 and self._words[index - 1].text == "this"
         compared = {column for term in self._terms for column in term.columns}
         if any(column.index in compared for column in named):
             return True
         # "Which customer has paid orders" asks for a column, "orders with a discount" does not.
         return not self._question.counting and index < self._first_term
-
-
-def _either(conditions: Sequence[Condition]) -> Condition:
-    columns = tuple(dict.fromkeys(index for each in conditions for index in each.columns))
-    rows = reduce(frozenset.union, (each.rows for each in conditions))
-    return Condition(columns, " or ".join(each.text for each in conditions), rows)

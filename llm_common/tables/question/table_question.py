@@ -69,6 +69,7 @@ class TableQuestion:
         neighbours: Indexes of the rows before and after the rows that meet every condition, if
             these are adjacent and the question asks for such a row.
         misses_records: Whether the table does, so that no number of records may be claimed.
+        is_counting: Whether the question asks how many records there are.
     """
 
     columns: tuple[int, ...]
@@ -82,6 +83,7 @@ class TableQuestion:
     words: tuple[str, ...] = ()
     neighbours: tuple[int, ...] = ()
     misses_records: bool = False
+    is_counting: bool = False
 
     @property
     def is_claimed(self) -> bool:
@@ -131,20 +133,21 @@ class _Reading:
         # A name of a compared column names it still, the words of a value name no column.
         self._naming.used = {index for term in terms for index in range(term.first, term.last + 1)}
         order = self._order()
-        read = conditions_of(self._naming, terms)
-        rows, total, near = self._rows(read.conditions, order)
+        conditions, unread = conditions_of(self._naming, terms)
+        rows, total, near = self._rows(conditions, order)
         return TableQuestion(
             tuple(self._naming.named()),
-            read.conditions,
+            conditions,
             order,
             tuple(rows),
             total,
             near,
-            read.unread,
+            unread,
             matched=self._matched(rows[:_FIRST_ROWS]),
             words=tuple(sorted(self._rarity, key=lambda stem: -self._rarity[stem])),
             neighbours=self._neighbours(rows[:total]),
             misses_records=self._table.misses_records,
+            is_counting=bool(self._question.counting or "amount of" in self._question.text),
         )
 
     # --- rows

@@ -5,11 +5,13 @@ Each takes its words, so that the year of a date is no number and no value. A pa
 question leaves open is uncertain.
 """
 
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
-from typing import Final
+from typing import Final, TypeVar
 
 from llm_common.ranking.lexical import folded
 from llm_common.ranking.question_dates import DateWords, dates_in
@@ -21,11 +23,13 @@ from llm_common.ranking.question_words import (
     are_alike,
     exact,
     is_alike,
+    phrase_of,
     set_of,
     singular,
     stem_of,
 )
-from llm_common.tables.columns import MAX_VALUE_CHARS, Column
+from llm_common.tables.columns import MAX_VALUE_CHARS, Column, like
+from llm_common.tables.question.affixes import affixes_in
 from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
 from llm_common.tables.values import (
     IN_LABEL,
@@ -34,6 +38,8 @@ from llm_common.tables.values import (
     shown_cell,
 )
 
+_Cell = TypeVar("_Cell")
+
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SHOWN_VALUES: Final = 3
 _CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
@@ -41,14 +47,17 @@ _CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the qu
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
+_OPPOSITE: Final = re.compile(r"(?:un|in|non-?|not-)(.+)")
 _DATE_NOUNS: Final = set_of("date dates day days time month year")
 LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either even as well")
 """Words between two parts of a question that begin no clause of their own."""
 
 _SENTENCE_ENDS: Final = ".:,;!?"
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
+_MARKS: Final = "\"'([ )]"
+_YEARS: Final = stems_of("year season")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
-_SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
+_SEVERAL: Final = r"(?:[/&+;,]|\band\b)"  # between the values of a cell
 _RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
@@ -70,6 +79,7 @@ class Term:
         rows: Indexes of the rows that meet it.
         is_negated: Whether its own words negate it, as "inactive" does.
         is_certain: Whether the question leaves nothing open.
+        patterns: Patterns of SQL's LIKE that the cells have.
     """
 
     columns: tuple[int, ...]
@@ -81,6 +91,7 @@ class Term:
     rows: frozenset[int]
     is_negated: bool = False
     is_certain: bool = True
+    patterns: tuple[str, ...] = ()
 
 
 def shown(text: str) -> str:
@@ -130,6 +141,7 @@ class _Terms:
     def read(self) -> None:
         dates = [date for date in dates_in(self._question) if self._bound.isdisjoint(date.words)]
         self._read_dates(date for date in dates if not date.is_number)
+        self._read_affixes()
         self._read_comparisons()
         self._read_dates(
             date for date in dates if date.is_number and self._naming.used.isdisjoint(date.words)
@@ -228,6 +240,43 @@ class _Terms:
         word = self._words[before[0]].text
         return word not in NEUTRAL and (word.endswith(("ed", "ing")) or word in _PARTICIPLES)
 
+    # --- letters
+
+    def _read_affixes(self) -> None:
+        """Read "names beginning with 'B'", about the text that is named nearest before it."""
+        for affix in affixes_in(self._question):
+            first, form = affix.words.start, like(affix.patterns)
+            nouns = {each for each in range(first) if self._words[each].stem in self._naming.nouns}
+            near = [each for each in self._naming.around(first, first)[0] if each not in nouns]
+            column, named, is_certain = self._naming.best(near, _is_text)
+            if column is None:
+                # "Countries with names that begin with" has no column for the names.
+                column, named, is_certain = self._naming.best(range(first), _is_text)
+            if column is None:
+                continue
+            # "A manager whose name begins with" may ask for the column `manager`.
+            others = set(range(first)) - named - nouns
+            is_certain &= self._naming.best(list(others), _is_text)[0] in (None, column)
+            texts = ["" if cell is None else cell_text(cell) for cell in column.cells]
+            rows = _rows(texts, form.fullmatch)
+            # `"Red"` begins with a letter for a reader, and so does `Élan`.
+            is_certain &= rows == _rows(
+                [folded(text).strip(_MARKS) for text in texts], form.fullmatch
+            )
+            self._add(
+                Term(
+                    columns=(column.index,),
+                    first=first,
+                    last=affix.words.stop - 1,
+                    words=frozenset({*named, *affix.words}),
+                    sign=affix.sign,
+                    operand=" or ".join(map(shown, affix.letters)),
+                    rows=rows,
+                    is_certain=is_certain,
+                    patterns=affix.patterns,
+                )
+            )
+
     # --- comparisons
 
     def _read_comparisons(self) -> None:
@@ -250,9 +299,10 @@ class _Terms:
             behind += self._naming.around(first, comparison.ending.stop - 1)[1]
         signs, negations = list[int](), list[int]()
         for index in comparison.words:
+            stem = self._words[index].stem
             if self._words[index].text in NEGATIONS:
                 negations.append(index)
-            elif self._names_exactly(index):
+            elif stem in CONCEPTS or stem in self._naming.names:  # "over the age of 30"
                 signs.append(index)
         near = [*signs, *before, *behind]
         if not comparison.is_written:
@@ -274,11 +324,6 @@ class _Terms:
             is_alone = not is_open and is_alone and self._units_fit(column, comparison, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
-
-    def _names_exactly(self, index: int) -> bool:
-        """Return whether a word of a sign names columns too, as in "over the age of 30"."""
-        stem = self._words[index].stem
-        return stem in CONCEPTS or stem in self._naming.names
 
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
@@ -308,26 +353,22 @@ class _Terms:
     def _add_comparison(
         self, column: Column, comparison: Comparison, named: set[int], *, is_certain: bool
     ) -> None:
-        is_list = column.is_list and not column.is_numeric
-        rows = set()
-        for row, value in enumerate(column.values):
-            number = len(column.elements(value)) if is_list else value
-            if isinstance(number, (int, float)) and comparison.contains(number):
-                rows.add(row)
-        sign, operand = "", str(comparison)
-        if is_list:
+        sign, operand, numbers = "", str(comparison), column.values
+        if column.is_list and not column.is_numeric:
             sign, operand = "has", f"{comparison} elements"
-        words = named | set(comparison.words) | set(comparison.ending)
-        last = max(comparison.words.stop, comparison.ending.stop) - 1
+            numbers = [len(column.elements(value)) for value in column.values]
         self._add(
             Term(
                 columns=(column.index,),
                 first=comparison.words.start,
-                last=last,
-                words=frozenset(words),
+                last=max(comparison.words.stop, comparison.ending.stop) - 1,
+                words=frozenset({*named, *comparison.words, *comparison.ending}),
                 sign=sign,
                 operand=operand,
-                rows=frozenset(rows),
+                rows=_rows(
+                    numbers,
+                    lambda number: isinstance(number, (int, float)) and comparison.contains(number),
+                ),
                 is_certain=is_certain and not column.type.is_scaled,
             )
         )
@@ -381,7 +422,7 @@ class _Terms:
                 self._find_in_text(column, value, with_words=with_words)
                 continue
             for number in self._question.numbers:
-                if number.value == value and len(number.words) == 1:
+                if number.value == value and len(number.words) == 1 and not number.unit:
                     phrase = self._words[number.words.start].text
                     entry = self._found_in(phrase, column)
                     entry.whole.add(cell)
@@ -413,11 +454,13 @@ class _Terms:
         phrase = _phrase(text)
         if phrase in self._question.phrases:
             return phrase
+        if column.last_stems == ("level",) and phrase[:1] in self._question.phrases:
+            return phrase[0]  # of `E` for `ERROR`, as logs write it
         if column.is_category and phrase.replace("'s", "").isalpha():
             one = singular(phrase)
             for word in self._words:
                 if singular(word.text) == one:
-                    return folded(self._question.text[word.start : word.end])
+                    return phrase_of(self._question.text[word.start : word.end])
         return None
 
     def _names_no_cell(self, column: Column) -> bool:
@@ -431,7 +474,7 @@ class _Terms:
     def _may_be_value(self, indexes: range, found: dict[int, _Found]) -> bool:
         words = [self._words[index] for index in indexes]
         if len(words) == 1 and len(words[0].text) == 1 and not words[0].text.isdigit():
-            return False
+            return self._may_be_letter(indexes.start, found)
         following = self._words[indexes.stop].text if indexes.stop < len(self._words) else ""
         if words[-1].text == "other" and following == "than":
             return False
@@ -442,6 +485,14 @@ class _Terms:
             return True  # the language Go, and no verb
         # "On hold" is a value, "of" and "other" are not.
         return len(words) > 1 and any(entry.whole for entry in found.values())
+
+    def _may_be_letter(self, index: int, found: dict[int, _Found]) -> bool:
+        """Return whether a capital letter is a value, as in "grade A" and "E lines"."""
+        before, behind = self._naming.around(index, index)
+        is_counted = bool(behind) and self._words[behind[0]].stem in self._naming.nouns
+        is_named = any(self._naming.named_by(self._columns[each], before[:1])[1] for each in found)
+        is_capital = index > 0 and self._question.text[self._words[index].start].isupper()
+        return is_capital and (is_counted or is_named)
 
     def _value_term(self, phrase: str, indexes: range, found: dict[int, _Found]) -> Term | None:
         named = self._columns_named_near(indexes, found)
@@ -465,16 +516,19 @@ class _Terms:
                 cells, texts = entry.whole | entry.part, entry.texts
                 is_whole = False
             elif entry.whole:
-                is_certain &= not _stands_beside_others(column, entry.whole)
+                if _stands_beside_others(column, entry.whole):
+                    is_certain = is_whole = False
+                    cells = entry.whole | entry.part
             else:
                 is_whole = False
                 is_certain &= len(entry.part) == 1 or bool(named.get(index))
-            rows.update(row for row, cell in enumerate(column.cells) if cell in cells)
+            rows |= _rows(column.cells, cells.__contains__)
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
-        if phrase.isdigit():
-            words |= self._result_words(indexes.start)
+        for index in range(max(indexes.start - 2, 0), indexes.start):
+            if phrase.isdigit() and self._words[index].text in _RESULT_VERBS:
+                words.add(index)  # "failed with 404"
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -484,6 +538,7 @@ class _Terms:
             operand=operand,
             rows=frozenset(rows),
             is_certain=is_certain,
+            patterns=tuple(f"%{text}%" for text in sorted(texts)[:_MAX_SHOWN_VALUES]),
         )
 
     def _columns_named_near(self, indexes: range, found: dict[int, _Found]) -> dict[int, set[int]]:
@@ -528,14 +583,6 @@ class _Terms:
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
 
-    def _result_words(self, first: int) -> set[int]:
-        """Return the words before a code that say that it was the outcome: "failed with"."""
-        words = set()
-        for index in range(max(first - 2, 0), first):
-            if self._words[index].text in _RESULT_VERBS:
-                words.add(index)
-        return words
-
     # --- flags
 
     def _read_flags(self) -> None:
@@ -566,9 +613,7 @@ class _Terms:
                     words=frozenset(words),
                     sign="=",
                     operand=operand,
-                    rows=frozenset(
-                        row for row, value in enumerate(column.values) if value is is_yes
-                    ),
+                    rows=_rows(column.values, partial(operator.is_, is_yes)),
                     is_negated=is_negated,
                 )
             )
@@ -582,18 +627,11 @@ class _Terms:
             for index, word in enumerate(self._words):
                 if index in self._naming.used:
                     continue
-                prefix = next(
-                    (
-                        each
-                        for each in ("un", "in", "non-", "non", "not-")
-                        if word.text.startswith(each)
-                        and stem_of(word.text.removeprefix(each)) == part
-                    ),
-                    None,
-                )
-                if prefix or are_alike(part, word.stem):
+                opposite = _OPPOSITE.match(word.text)
+                is_opposite = opposite is not None and stem_of(opposite[1]) == part
+                if is_opposite or are_alike(part, word.stem):
                     indexes.append(index)
-                    is_negated |= prefix is not None
+                    is_negated |= is_opposite
                     break
             else:
                 return [], False
@@ -603,16 +641,11 @@ class _Terms:
 
     def _read_presence(self) -> None:
         """Read "no manager", "without an email" and "have a manager"."""
-        for index in range(1, len(self._words)):
-            if index in self._naming.used:
-                continue
-            for column in self._columns:
-                if column.is_flag or not self._is_whole_name(column, index):
-                    continue
-                sign = self._presence_sign(index)
-                if sign is not None:
-                    self._add_presence(column, index)
-                    break
+        for index, column in product(range(1, len(self._words)), self._columns):
+            is_free = index not in self._naming.used and not column.is_flag
+            sign = self._presence_sign(index)
+            if is_free and sign is not None and self._is_whole_name(column, index):
+                self._add_presence(column, index)
 
     def _presence_sign(self, index: int) -> str | None:
         """Return the word that says that a column has a value or none, if one does."""
@@ -649,10 +682,6 @@ class _Terms:
         return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
 
     def _add_presence(self, column: Column, index: int) -> None:
-        present = set()
-        for row, cell in enumerate(column.cells):
-            if column.elements(cell) and not column.is_missing(cell):
-                present.add(row)
         words = {index}
         if index + 1 < len(self._words) and self._words[index + 1].text in _DATE_NOUNS:
             words.add(index + 1)
@@ -665,7 +694,10 @@ class _Terms:
                 words=frozenset(words),
                 sign="is",
                 operand="present",
-                rows=frozenset(present),
+                rows=_rows(
+                    column.cells,
+                    lambda cell: column.elements(cell) and not column.is_missing(cell),
+                ),
                 is_certain=not is_zero_open,
             )
         )
@@ -680,8 +712,8 @@ _DATE_ENDINGS: Final = stems_of("at on date time day")
 
 
 def _phrase(text: str) -> str:
-    """Return a text as a question has it, without the mark at its end."""
-    return folded(text.strip().rstrip(_SENTENCE_ENDS))
+    """Return a text as a question has it, without quotes and without the mark at its end."""
+    return phrase_of(text.strip().rstrip(_SENTENCE_ENDS).strip('"\u201c\u201d'))
 
 
 def _value_of(column: Column, cell: Cell) -> Cell:
@@ -700,17 +732,10 @@ def _written(value: Cell) -> str:
 
 def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
     """Return whether other cells have one of some values among several, as `France/ Italy`."""
-    phrases = {folded(cell_text(value)) for value in values}
-    for cell in column.counts:
-        if not isinstance(cell, str) or cell in values:
-            continue
-        text = folded(cell)
-        # Few cells contain the value, so that few are taken apart.
-        if any(phrase in text for phrase in phrases):
-            parts = _SEVERAL.split(text)
-            if len(parts) > 1 and not phrases.isdisjoint(parts):
-                return True
-    return False
+    phrases = "|".join(re.escape(phrase_of(cell_text(value))) for value in values)
+    among = re.compile(rf"(?:^|{_SEVERAL})\s*(?:{phrases})\s*(?:$|{_SEVERAL})")
+    others = (cell for cell in column.counts if isinstance(cell, str) and cell not in values)
+    return any(among.search(phrase_of(cell)) for cell in others)
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
@@ -725,12 +750,20 @@ def _is_counted(column: Column) -> bool:
     return column.is_numeric or column.is_list
 
 
-def _is_date(column: Column) -> bool:
-    return column.is_date
+def _rows(cells: Iterable[_Cell], meets: Callable[[_Cell], object]) -> frozenset[int]:
+    """Return the indexes of the cells that meet something."""
+    return frozenset(row for row, cell in enumerate(cells) if meets(cell))
+
+
+def _is_text(column: Column) -> bool:
+    return column.type.kind == "text" and not column.is_list
+
+
+_is_date: Final = operator.attrgetter("is_date")
 
 
 def _is_year(column: Column) -> bool:
-    return column.is_numeric and "year" in column.last_stems
+    return column.is_numeric and not _YEARS.isdisjoint(column.last_stems)
 
 
 def _is_date_or_year(column: Column) -> bool:
