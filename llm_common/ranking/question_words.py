@@ -39,7 +39,8 @@ def set_of(words: str) -> frozenset[str]:
 
 
 NEGATIONS: Final = set_of(
-    "not no non neither nor without except excluding exclude outside other isn't aren't wasn't"
+    "not no non neither nor never without except excluding exclude besides apart aside barring"
+    " outside other isn't aren't wasn't"
     " weren't don't doesn't didn't haven't hasn't cannot can't lack lacks lacking missing"
 )
 _DESCENDING: Final = set_of(
@@ -70,7 +71,7 @@ NEUTRAL: Final = set_of(
     " record records row rows entry entries result results one ones data come comes came"
     " belong belongs belonged live lives lived living located based made exist contain"
     " contains contained containing hold holds carry carries carried include includes"
-    " including listed whether look looking let's let hi hello hey thanks thank value values"
+    " including listed whether look looking let's let hi hello hey thanks thank value"
 )
 """Words that restrict no records, whatever the records are."""
 
@@ -148,6 +149,8 @@ class Comparison:
         low: The number, or the lower one of two.
         high: The number, or the higher one of two.
         words: Indexes of the words, from the sign to the last number.
+        signs: Indexes of the words of the sign, which may name what is compared, as in `a lower
+            age than 5`.
         ending: Indexes of the words of a sign behind the number, as in `5 or more`.
         unit: Letters behind the digits.
         is_money: Whether a currency stands beside the number.
@@ -158,6 +161,7 @@ class Comparison:
     low: float
     high: float
     words: range
+    signs: range = range(0)
     ending: range = range(0)
     unit: str = ""
     is_money: bool = False
@@ -415,6 +419,7 @@ class QuestionWords:
             number.value,
             number.value,
             words=range(start, end),
+            signs=range(start, number.words.start),
             ending=ending,
             unit=number.unit,
             is_money=number.is_money,
@@ -434,12 +439,20 @@ _DOWN: Final = (
     "less expensive|less|fewer|lower|smaller|shorter|younger|earlier|lighter|cheaper|cooler|colder"
     "|slower|worse"
 )
+SIGN_WORDS: Final = frozenset(f"{_UP}|{_DOWN}".replace("|", " ").split()) | set_of(
+    "than over above exceed exceeds exceeding exceeded under below beneath at least a minimum of"
+    " most maximum up to exactly precisely equal equals or the not no never > < >= <= ≥ ≤ = =="
+)
+"""Words of signs before a number."""
+
 _SIGN_BEFORE: Final = re.compile(
     r"(?:\b(?P<not>not?|never)\s+)?"
-    rf"(?:(?P<gt>\b(?:(?:{_UP})\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
-    rf"|(?P<lt>\b(?:(?:{_DOWN})\s+than|under|below|beneath)|<)"
-    r"|(?P<ge>\b(?:at\s+least|a\s+minimum\s+of|minimum(?:\s+of)?)|>=|≥)"
-    r"|(?P<le>\b(?:at\s+most|a\s+maximum\s+of|maximum(?:\s+of)?|up\s+to)|<=|≤)"
+    rf"(?:(?P<gt>\b(?:(?:{_UP})(?:\s+\w+){{0,2}}?\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
+    rf"|(?P<lt>\b(?:(?:{_DOWN})(?:\s+\w+){{0,2}}?\s+than|under|below|beneath)|<)"
+    rf"|(?P<ge>\b(?:(?:{_UP})\s+than\s+or\s+equal\s+to"
+    rf"|equal\s+to\s+or\s+(?:(?:{_UP})\s+than|above)|at\s+least|a\s+minimum\s+of|minimum(?:\s+of)?)|>=|≥)"
+    rf"|(?P<le>\b(?:(?:{_DOWN})\s+than\s+or\s+equal\s+to"
+    rf"|equal\s+to\s+or\s+(?:(?:{_DOWN})\s+than|below)|at\s+most|a\s+maximum\s+of|maximum(?:\s+of)?|up\s+to)|<=|≤)"
     r"|(?P<eq>\b(?:exactly|precisely|equal\s+to|equals)|==?))"
     r"(?:\s+the\s+\w+\s+of)?\s*$"
 )

@@ -59,6 +59,7 @@ class Column:
     Attributes:
         index: Its index.
         name: Its name.
+        path: Its path, such as `offer.price`.
         own_name: The last name of its path.
         last_stems: The stems of the last name of its path.
         outer_stems: The stems of the other names, such as `offer` of `offer.price`.
@@ -68,10 +69,12 @@ class Column:
         self._table = table
         self.index = index
         self.name = table.columns[index]
-        path = table.paths[index]
-        self.own_name = path.rpartition(".")[2]
+        self.path = table.paths[index]
+        self.own_name = self.path.rpartition(".")[2]
         self.last_stems = _name_stems(self.own_name)
-        self.outer_stems = tuple(part for part in _name_stems(path) if part not in self.last_stems)
+        self.outer_stems = tuple(
+            part for part in _name_stems(self.path) if part not in self.last_stems
+        )
 
     @cached_property
     def cells(self) -> list[Cell]:

@@ -90,7 +90,8 @@ class ColumnWords:
         parts: set[str] = set()
         for index in indexes:
             stem = self._words[index].stem
-            if self._words[index].text == column.own_name.lower() and len(column.own_name) > 1:
+            names = (column.own_name.lower(), column.path.lower())
+            if self._words[index].text in names and len(column.own_name) > 1:
                 parts.update(column.last_stems)
                 named.add(index)
                 score += 2.0

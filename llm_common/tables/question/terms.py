@@ -19,6 +19,7 @@ from llm_common.ranking.question_words import (
     FILLERS,
     NEGATIONS,
     NEUTRAL,
+    SIGN_WORDS,
     Comparison,
     are_alike,
     exact,
@@ -58,6 +59,7 @@ _MARKS: Final = "\"'([ )]"
 _YEARS: Final = stems_of("year season")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _SEVERAL: Final = r"(?:[/&+;,]|\band\b)"  # between the values of a cell
+_NO_VALUE_AFTER: Final = set_of("than first last top")  # of a number
 _RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
@@ -318,6 +320,8 @@ class _Terms:
         if column is None and comparison.is_written:
             column = self._only_measure(is_money=comparison.is_money)
             is_alone = True
+        others = {self._words[index].text for index in comparison.signs if index not in signs}
+        is_alone = is_alone and others <= SIGN_WORDS  # "a lower height than 5" has the height
         if column is not None:
             # "No over 19" asks for the column `no`, or for no more than 19.
             is_open = any(self._words[index].stem in column.last_stems for index in negations)
@@ -570,6 +574,8 @@ class _Terms:
     ) -> dict[int, _Found]:
         """Return the columns whose value a phrase may be."""
         if phrase.lstrip("-").replace(",", "").isdigit():
+            if indexes.start and self._words[indexes.start - 1].text in _NO_VALUE_AFTER:
+                return {}
             is_code = len(phrase) >= _CODE_DIGITS
             possible = {}
             for index, entry in found.items():
