@@ -363,7 +363,9 @@ class Answering(BaseModel):
         return _Prompt(context, failures, fitted.to_messages(), notes=notes)
 
     def _tokens_left(self, bundle: PromptBundle) -> int:
-        return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
+        # The context will stand between marks, which take tokens too.
+        framed = bundle.model_copy(update={"background": "."})
+        return bundle.budget.max_input_tokens - count_prompt_tokens(framed, self.counter)
 
     async def _pack(
         self, session: Session, question: "_Question", max_tokens: int

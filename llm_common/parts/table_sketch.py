@@ -350,7 +350,8 @@ class TableSketch:
         values = self._columns[index].value_counts
         if not values or len(values) > _MAX_FACET_VALUES or len(values) == values.total():
             return Counter()
-        return values
+        # Long values that are clipped alike would be one value with two counts.
+        return values if len(set(map(_value, values))) == len(values) else Counter()
 
     def _write_facets(self, lines: Lines, share: float) -> None:
         """Write the counts of columns as far as they fit."""

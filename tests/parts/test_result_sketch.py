@@ -81,6 +81,15 @@ def test_records_that_do_not_fit_are_behind_a_query_for_them() -> None:
     assert len(database.query(query).rows) == 30
 
 
+def test_long_values_are_counted_if_what_is_shown_of_them_differs() -> None:
+    rows: list[Any] = [
+        {"id": n, "same": f"{'a' * 70}{n % 2}", "other": f"{n % 2}{'b' * 70}"} for n in range(40)
+    ]
+    shown = sketch(rows)
+    assert f"other: 0{'b' * 58}… (20) … 1 more" in shown
+    assert "a… (20)" not in shown
+
+
 def test_a_query_leaves_out_half_of_an_alternative() -> None:
     shown = sketch(ORDERS, "Which open orders are from Rome or Oslo?", 600)
     assert shown.endswith("""FROM get_3ac5 WHERE "state" = 'open'""")
