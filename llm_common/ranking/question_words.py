@@ -447,8 +447,8 @@ SIGN_WORDS: Final = frozenset(f"{_UP}|{_DOWN}".replace("|", " ").split()) | set_
 
 _SIGN_BEFORE: Final = re.compile(
     r"(?:\b(?P<not>not?|never)\s+)?"
-    rf"(?:(?P<gt>\b(?:(?:{_UP})(?:\s+\w+){{0,2}}?\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
-    rf"|(?P<lt>\b(?:(?:{_DOWN})(?:\s+\w+){{0,2}}?\s+than|under|below|beneath)|<)"
+    rf"(?:(?P<gt>\b(?:(?:{_UP})(?:\s+\w+){{0,3}}?\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
+    rf"|(?P<lt>\b(?:(?:{_DOWN})(?:\s+\w+){{0,3}}?\s+than|under|below|beneath)|<)"
     rf"|(?P<ge>\b(?:(?:{_UP})\s+than\s+or\s+equal\s+to"
     rf"|equal\s+to\s+or\s+(?:(?:{_UP})\s+than|above)|at\s+least|a\s+minimum\s+of|minimum(?:\s+of)?)|>=|≥)"
     rf"|(?P<le>\b(?:(?:{_DOWN})\s+than\s+or\s+equal\s+to"

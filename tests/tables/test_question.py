@@ -125,6 +125,7 @@ PEOPLE: Records = [
         ("Ian", "York", "I"),
     )
 ]
+SEATS: Records = [{"Seat.W": width, "SeatLen": 9} for width in (3, 4)]
 NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
 
 
@@ -247,6 +248,21 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
                 "How many cars have a missing power?",
                 "How many cars have no power?",
             )
+        ),
+        *(
+            pytest.param(None, question, [(condition, count)], id=question)
+            for question, condition, count in (
+                ("How many have a lower rating than 4.5?", "rating < 4.5", 3),
+                ("How many have more rating than 4.5?", "rating > 4.5", 1),
+                ("How many have a rating equal to or above 4.5?", "rating >= 4.5", 2),
+                ("How many have a rating less than or equal to 4.5?", "rating <= 4.5", 4),
+                ("How many have a rating > 4.5?", "rating > 4.5", 1),
+                ("How many are there besides S-100?", "shoe_id is not S-100", 4),
+                ("How many are there apart from S-100?", "shoe_id is not S-100", 4),
+            )
+        ),
+        pytest.param(
+            SEATS, "How many have a Seat.W over 3?", [("W > 3", 1)], id="a path as its name"
         ),
         pytest.param(
             SONGS,
@@ -406,6 +422,13 @@ RATING = "How many shoes have a rating of 4.5?"
         pytest.param(SIZES, "How many have a size of no more than 19?", True, id="a limit"),
         pytest.param(SIZES, "How many have no 19?", True, id="a name of two letters"),
         pytest.param(SIZES, "How many have no over 19?", False, id="no limit or a name"),
+        pytest.param(SIZES, "How many have a lower size than 19?", True, id="what a sign names"),
+        pytest.param(
+            SIZES, "How many of a size have a lower weight than 19?", False, id="what none has"
+        ),
+        pytest.param(SIZES, "How many of the first 10 are there?", False, id="a place"),
+        pytest.param(PEAKS, "How many peaks are far from Italy?", False, id="a turning word"),
+        pytest.param(PEAKS, "How many land values are there but Italy?", False, id="values"),
         pytest.param(PEOPLE, "How many have a city starting with B?", True, id="letters"),
         pytest.param(PEOPLE, "How many people start with Bern?", False, id="no letters"),
         pytest.param(PEOPLE, "How many cities start with a discount?", False, id="an article"),

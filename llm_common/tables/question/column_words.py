@@ -91,7 +91,7 @@ class ColumnWords:
         for index in indexes:
             stem = self._words[index].stem
             names = (column.own_name.lower(), column.path.lower())
-            if self._words[index].text in names and len(column.own_name) > 1:
+            if self._words[index].text in names and len(self._words[index].text) > 1:
                 parts.update(column.last_stems)
                 named.add(index)
                 score += 2.0

@@ -482,6 +482,9 @@ class _Terms:
         following = self._words[indexes.stop].text if indexes.stop < len(self._words) else ""
         if words[-1].text == "other" and following == "than":
             return False
+        before = self._words[indexes.start - 1].text if indexes.start else ""
+        if before in _NO_VALUE_AFTER and words[0].text.lstrip("-.")[:1].isdigit():
+            return False
         if not all(word.text in _NO_VALUES for word in words):
             return True
         is_name = self._question.text[words[0].start].isupper() and indexes.start > 0
@@ -574,8 +577,6 @@ class _Terms:
     ) -> dict[int, _Found]:
         """Return the columns whose value a phrase may be."""
         if phrase.lstrip("-").replace(",", "").isdigit():
-            if indexes.start and self._words[indexes.start - 1].text in _NO_VALUE_AFTER:
-                return {}
             is_code = len(phrase) >= _CODE_DIGITS
             possible = {}
             for index, entry in found.items():
