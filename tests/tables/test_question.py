@@ -257,6 +257,7 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
                 ("How many have a rating equal to or above 4.5?", "rating >= 4.5", 2),
                 ("How many have a rating less than or equal to 4.5?", "rating <= 4.5", 4),
                 ("How many have a rating > 4.5?", "rating > 4.5", 1),
+                ("How many exceed 4.5 in rating?", "rating > 4.5", 1),
                 ("How many are there besides S-100?", "shoe_id is not S-100", 4),
                 ("How many are there apart from S-100?", "shoe_id is not S-100", 4),
             )

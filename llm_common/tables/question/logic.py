@@ -100,12 +100,14 @@ class _Logic:
         self._first_term = min((term.first for term in terms), default=len(self._words))
         self._doubts: set[int] = set()
         """Indexes of words whose meaning is open."""
+        self._wide: set[int] = set()
+        """Indexes of words that may mean fewer cells than those that hold them."""
 
     def result(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
         conditions = self._conditions(self._groups())
         self._read |= self._counted_noun()
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
-        unread |= self._doubts
+        unread |= self._doubts | self._wide
         texts = [self._words[index].text for index in sorted(unread)]
         if self._question.is_cut:
             texts.append("…")
@@ -124,7 +126,7 @@ class _Logic:
             else:
                 groups.append([part])
             if not term.is_certain:
-                self._doubts.add(term.first)
+                (self._wide if term.sign == "has" else self._doubts).add(term.first)
             previous = part
         return groups
 

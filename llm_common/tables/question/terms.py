@@ -318,6 +318,10 @@ class _Terms:
         if column is not None and column.is_list and named.isdisjoint(behind):
             return None, set(), False  # "size 11" is no number of sizes
         if column is None and comparison.is_written:
+            # "Exceed 1998 in the year" names the column behind the number.
+            _, behind_joint = self._naming.around(first, last + 1)
+            column, named, is_alone = self._naming.best(behind_joint, _is_counted)
+        if column is None and comparison.is_written:
             column = self._only_measure(is_money=comparison.is_money)
             is_alone = True
         others = {self._words[index].text for index in comparison.signs if index not in signs}
