@@ -318,12 +318,7 @@ class _Terms:
         if column is not None and column.is_list and named.isdisjoint(behind):
             return None, set(), False  # "size 11" is no number of sizes
         if column is None and comparison.is_written:
-            # "Exceed 1998 in the year" names the column behind the number.
-            _, behind_joint = self._naming.around(first, last + 1)
-            column, named, is_alone = self._naming.best(behind_joint, _is_counted)
-        if column is None and comparison.is_written:
-            column = self._only_measure(is_money=comparison.is_money)
-            is_alone = True
+            column, named, is_alone = self._column_behind(comparison)
         others = {self._words[index].text for index in comparison.signs if index not in signs}
         is_alone = is_alone and others <= SIGN_WORDS  # "a lower height than 5" has the height
         if column is not None:
@@ -332,6 +327,14 @@ class _Terms:
             is_alone = not is_open and is_alone and self._units_fit(column, comparison, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
+
+    def _column_behind(self, comparison: Comparison) -> tuple[Column | None, set[int], bool]:
+        """Return the column of `exceed 1998 in the year`, or else the only one it can mean."""
+        _, behind = self._naming.around(comparison.words.start, comparison.words.stop)
+        column, named, is_alone = self._naming.best(behind, _is_counted)
+        if column is None:
+            return self._only_measure(is_money=comparison.is_money), named, True
+        return column, named, is_alone
 
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
