@@ -341,9 +341,13 @@ class TableSketch:
             columns += self._question.columns
             for condition in self._question.conditions:
                 columns += condition.columns
-        sizes = [(len(self._facet(index)), index) for index in range(len(self._columns))]
+        sizes = [(len(facet), index) for index, facet in enumerate(self._facets)]
         columns += [index for size, index in sorted(sizes) if 1 < size <= _MAX_DENSE_VALUES]
-        return [index for index in dict.fromkeys(columns) if self._facet(index)]
+        return [index for index in dict.fromkeys(columns) if self._facets[index]]
+
+    @cached_property
+    def _facets(self) -> list[Counter[str]]:
+        return [self._facet(index) for index in range(len(self._columns))]
 
     def _facet(self, index: int) -> Counter[str]:
         """Return how often each value of a column occurs, or nothing if that says little."""
@@ -358,7 +362,7 @@ class TableSketch:
         limit = int(lines.left * share)
         of = "Of all records, " if len(self._table.rows) == self._table.total_rows else ""
         for index in self._facet_columns():
-            values = self._facet(index).most_common()
+            values = self._facets[index].most_common()
             items = (f"{_value(value)} ({count:,})" for value, count in values)
             before = lines.left
             label = f"{of}{_name(self._columns[index].name)}:"

@@ -655,22 +655,22 @@ class _Terms:
 
     def _read_presence(self) -> None:
         """Read "no manager", "without an email" and "have a manager"."""
-        for index, column in product(range(1, len(self._words)), self._columns):
+        indexes = filter(self._follows_presence, range(1, len(self._words)))
+        for index, column in product(indexes, self._columns):
             is_free = index not in self._naming.used and not column.is_flag
-            sign = self._presence_sign(index)
-            if is_free and sign is not None and self._is_whole_name(column, index):
+            if is_free and self._is_whole_name(column, index):
                 self._add_presence(column, index)
 
-    def _presence_sign(self, index: int) -> str | None:
-        """Return the word that says that a column has a value or none, if one does."""
+    def _follows_presence(self, index: int) -> bool:
+        """Return whether the words before a name say that there is a value or none."""
         start = index - 1
         while start > 0 and self._words[start].text in ("a", "an", "any", "some", "been", "yet"):
             start -= 1
         sign = self._words[start].text
         if sign in _LACKING:
-            return sign
+            return True
         is_article = start < index - 1
-        return sign if is_article and sign in _HAVING and self._ends_clause(index) else None
+        return is_article and sign in _HAVING and self._ends_clause(index)
 
     def _read_events(self) -> None:
         """Read "were returned" where some dates of a return are missing."""
@@ -773,7 +773,8 @@ def _is_text(column: Column) -> bool:
     return column.type.kind == "text" and not column.is_list
 
 
-_is_date: Final = operator.attrgetter("is_date")
+def _is_date(column: Column) -> bool:
+    return column.is_date
 
 
 def _is_year(column: Column) -> bool:
