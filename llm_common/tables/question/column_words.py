@@ -65,6 +65,17 @@ class ColumnWords:
         self._words = question.words
         self.used: set[int] = set()
         self.names = {part for column in columns for part in column.last_stems}
+        self._counted = self._counted_stems()
+
+    def _counted_stems(self) -> frozenset[str]:
+        """Return the stem behind "how many", if no name goes on behind it: "orders", "order ids".
+
+        It is what the records are, and no choice among columns such as `order_id`.
+        """
+        stems = [word.stem for word in self._words[self.question.counting.stop :][:2]]
+        if not self.question.counting or not self.names.isdisjoint(stems[1:]):
+            return frozenset()
+        return frozenset(stems[:1])
 
     def around(self, first: int, last: int) -> tuple[list[int], list[int]]:
         """Return the words that may name the column of a part: those before it, and behind.
@@ -100,7 +111,8 @@ class ColumnWords:
             for part in (*column.last_stems, *column.outer_stems):
                 if is_sign and part != stem:  # "over" names no overtime
                     continue
-                if part in self.nouns and len(column.last_stems) > 1 and not column.is_date:
+                is_noun = part in self.nouns or part in self._counted
+                if is_noun and len(column.last_stems) > 1 and not column.is_date:
                     continue
                 if len(part) > 1 and are_alike(part, stem) and part not in parts:
                     parts.add(part)

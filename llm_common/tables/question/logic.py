@@ -145,7 +145,7 @@ class _Logic:
             # Something between two joints was not read.
             self._doubts.add(term.first)
         continues = previous is not None and all(text in LIST_WORDS for text in texts)
-        if self._is_half(term, gap):
+        if self._is_half(term, gap) or self._may_go_on(term, previous, texts):
             self._doubts.add(term.first)
             joint = ""
         is_negated = bool(negations)
@@ -175,6 +175,13 @@ class _Logic:
         if term.last + 2 < len(self._words) and self._words[term.last + 1].text == "or":
             others.append(term.last + 2)
         return any(not self._is_harmless(index) for index in others)
+
+    def _may_go_on(self, term: Term, previous: _Part | None, gap: Sequence[str]) -> bool:
+        """Return whether a sign may hold for the next number too: "over 3 beds and 2 baths"."""
+        numbers = {number.words.start for number in self._question.numbers}
+        is_bare = term.operand.startswith("= ") and term.first in numbers
+        is_signed = previous is not None and previous.term.operand.startswith((">", "<"))
+        return is_bare and is_signed and "and" in gap
 
     def _negates(self, index: int, term: Term) -> bool:
         """Return whether a negation is one of a term, and of no other word before it."""

@@ -29,6 +29,7 @@ from llm_common.ranking.question_words import (
     singular,
     stem_of,
 )
+from llm_common.tables.column_types import MARKERS
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column, like
 from llm_common.tables.question.affixes import affixes_in
 from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
@@ -58,7 +59,7 @@ _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _MARKS: Final = "\"'([ )]"
 _YEARS: Final = stems_of("year season")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
-_SEVERAL: Final = r"(?:[/&+;,]|\band\b)"  # between the values of a cell
+_SEVERAL: Final = r"(?:[/&+;,]|\band\b|\s\s)"  # between the values of a cell
 _NO_VALUE_AFTER: Final = set_of("than first last top")  # of a number
 _RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
@@ -318,7 +319,7 @@ class _Terms:
         if column is not None and column.is_list and named.isdisjoint(behind):
             return None, set(), False  # "size 11" is no number of sizes
         if column is None and comparison.is_written:
-            column, named, is_alone = self._column_behind(comparison)
+            column, named, is_alone = self._column_behind(comparison, behind[:1])
         others = {self._words[index].text for index in comparison.signs if index not in signs}
         is_alone = is_alone and others <= SIGN_WORDS  # "a lower height than 5" has the height
         if column is not None:
@@ -328,11 +329,14 @@ class _Terms:
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
 
-    def _column_behind(self, comparison: Comparison) -> tuple[Column | None, set[int], bool]:
+    def _column_behind(
+        self, comparison: Comparison, next_words: Sequence[int]
+    ) -> tuple[Column | None, set[int], bool]:
         """Return the column of `exceed 1998 in the year`, or else the only one it can mean."""
         _, behind = self._naming.around(comparison.words.start, comparison.words.stop)
         column, named, is_alone = self._naming.best(behind, _is_counted)
-        if column is None:
+        nouns = [self._words[index] for index in next_words]  # of "more than one member"
+        if column is None and all(noun.text in NEUTRAL or noun.stem in _UNITS for noun in nouns):
             return self._only_measure(is_money=comparison.is_money), named, True
         return column, named, is_alone
 
@@ -530,9 +534,10 @@ class _Terms:
                 cells, texts = entry.whole | entry.part, entry.texts
                 is_whole = False
             elif entry.whole:
-                if _stands_beside_others(column, entry.whole):
+                among_others = _cells_of_several(column, entry.whole)
+                if among_others:
                     is_certain = is_whole = False
-                    cells = entry.whole | entry.part
+                    cells = entry.whole | entry.part | among_others
             else:
                 is_whole = False
                 is_certain &= len(entry.part) == 1 or bool(named.get(index))
@@ -699,7 +704,9 @@ class _Terms:
         words = {index}
         if index + 1 < len(self._words) and self._words[index + 1].text in _DATE_NOUNS:
             words.add(index + 1)
-        is_zero_open = column.is_numeric and 0 in column.values
+        # A zero may stand for no value, and so may the `?` of a text.
+        is_open = column.is_numeric and 0 in column.values
+        is_open |= column.type.kind == "text" and not MARKERS.isdisjoint(column.counts)
         self._add(
             Term(
                 columns=(column.index,),
@@ -712,7 +719,7 @@ class _Terms:
                     column.cells,
                     lambda cell: column.elements(cell) and not column.is_missing(cell),
                 ),
-                is_certain=not is_zero_open,
+                is_certain=not is_open,
             )
         )
 
@@ -744,12 +751,12 @@ def _written(value: Cell) -> str:
     return exact(value) if isinstance(value, float) else cell_text(value)
 
 
-def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
-    """Return whether other cells have one of some values among several, as `France/ Italy`."""
+def _cells_of_several(column: Column, values: set[Cell]) -> set[Cell]:
+    """Return the other cells that have one of some values among several, as `France/ Italy`."""
     phrases = "|".join(re.escape(phrase_of(cell_text(value))) for value in values)
     among = re.compile(rf"(?:^|{_SEVERAL})\s*(?:{phrases})\s*(?:$|{_SEVERAL})")
     others = (cell for cell in column.counts if isinstance(cell, str) and cell not in values)
-    return any(among.search(phrase_of(cell)) for cell in others)
+    return {cell for cell in others if among.search(phrase_of(cell))}
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
