@@ -14,12 +14,14 @@ A table has what answers the question, then counts, then rows:
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 from llm_common.parts.fill import Lines
 from llm_common.tables.columns import Column, condition_of
 from llm_common.tables.finding import Records
+from llm_common.tables.question.logic import Condition
 from llm_common.tables.question.table_question import TableQuestion, read_question
 from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import (
@@ -87,9 +89,19 @@ class TableSketch:
         """How much of the question the table answers. 0 without a question."""
         if self._question is None:
             return 0.0
-        rows = len(self._table.rows)
-        telling = [each for each in self._question.conditions if 0 < len(each.rows) < rows]
-        return 2.0 * len(telling) + 0.5 * min(len(self._question.columns), _MAX_ASKED_COLUMNS)
+        named = min(len(self._question.columns), _MAX_ASKED_COLUMNS)
+        return 2.0 * len(self._telling) + 0.5 * named
+
+    @property
+    def _telling(self) -> list[Condition]:
+        """The conditions of the question that some records meet, and some do not."""
+        conditions = self._question.conditions if self._question else ()
+        return [each for each in conditions if 0 < len(each.rows) < len(self._table.rows)]
+
+    def note_other(self, other: "TableSketch") -> None:
+        """Claim no number of records if another table has some that answer as well."""
+        if self._question is not None and self._telling and other._telling:
+            self._question = replace(self._question, misses_records=True)
 
     @property
     def is_answer(self) -> bool:
@@ -491,6 +503,8 @@ class ResultSketch:
         # The table that the question is about comes first, or else the largest.
         sketches.sort(key=lambda sketch: -sketch.relevance)
         self._first, *self._others = sketches
+        for other in self._others:
+            self._first.note_other(other)
 
     @property
     def is_answer(self) -> bool:

@@ -228,9 +228,12 @@ class _Logic:
             self._doubts.add(parts[1].term.first)
             is_either, rows = True, reduce(frozenset.union, sets)
         patterns = tuple(chain.from_iterable(part.term.patterns for part in parts))
-        return Condition(
-            parts[0].term.columns, self._text(parts, is_either=is_either), rows, patterns
-        )
+        columns, text = parts[0].term.columns, self._text(parts, is_either=is_either)
+        if all(part.is_negated and part.term.sign == "=" for part in parts):
+            cells = self._columns[columns[0]].cells
+            if len(columns) == 1 and any(cells[row] in (None, "") for row in rows):
+                text += ", or not present"
+        return Condition(columns, text, rows, patterns)
 
     def _are_alternatives(self, parts: Sequence[_Part], joints: set[str]) -> bool:
         """Return whether a record needs one of the parts, and note what stays open."""
