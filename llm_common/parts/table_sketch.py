@@ -90,17 +90,17 @@ class TableSketch:
         if self._question is None:
             return 0.0
         named = min(len(self._question.columns), _MAX_ASKED_COLUMNS)
-        return 2.0 * len(self._telling) + 0.5 * named
+        return 2.0 * len(self.telling) + 0.5 * named
 
     @property
-    def _telling(self) -> list[Condition]:
+    def telling(self) -> list[Condition]:
         """The conditions of the question that some records meet, and some do not."""
         conditions = self._question.conditions if self._question else ()
         return [each for each in conditions if 0 < len(each.rows) < len(self._table.rows)]
 
     def note_other(self, other: "TableSketch") -> None:
         """Claim no number of records if another table has some that answer as well."""
-        if self._question is not None and self._telling and other._telling:
+        if self._question is not None and self.telling and other.telling:
             self._question = replace(self._question, misses_records=True)
 
     @property

@@ -11,7 +11,14 @@ from functools import reduce
 from itertools import chain, combinations
 from typing import Final
 
-from llm_common.ranking.question_words import NEGATIONS, NEUTRAL, is_alike, set_of, stem_of
+from llm_common.ranking.question_words import (
+    NEGATIONS,
+    NEUTRAL,
+    is_alike,
+    set_of,
+    singular,
+    stem_of,
+)
 from llm_common.tables.columns import Column
 from llm_common.tables.question.column_words import ColumnWords
 from llm_common.tables.question.terms import LIST_WORDS, Term, shown
@@ -108,6 +115,9 @@ class _Logic:
         self._read |= self._counted_noun()
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
         unread |= self._doubts | self._wide
+        if len(conditions) > 1 and not frozenset.intersection(*(each.rows for each in conditions)):
+            # The word "sockets" may stand for the records, and for no value of theirs.
+            unread.update(term.first for term in self._terms if self._is_bare_plural(term))
         texts = [self._words[index].text for index in sorted(unread)]
         if self._question.is_cut:
             texts.append("…")
@@ -228,12 +238,9 @@ class _Logic:
             self._doubts.add(parts[1].term.first)
             is_either, rows = True, reduce(frozenset.union, sets)
         patterns = tuple(chain.from_iterable(part.term.patterns for part in parts))
-        columns, text = parts[0].term.columns, self._text(parts, is_either=is_either)
-        if all(part.is_negated and part.term.sign == "=" for part in parts):
-            cells = self._columns[columns[0]].cells
-            if len(columns) == 1 and any(cells[row] in (None, "") for row in rows):
-                text += ", or not present"
-        return Condition(columns, text, rows, patterns)
+        return Condition(
+            parts[0].term.columns, self._text(parts, is_either=is_either), rows, patterns
+        )
 
     def _are_alternatives(self, parts: Sequence[_Part], joints: set[str]) -> bool:
         """Return whether a record needs one of the parts, and note what stays open."""
@@ -312,6 +319,11 @@ class _Logic:
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
         return {phrase[0]} if is_plural and text not in _MEASURES else set()
+
+    def _is_bare_plural(self, term: Term) -> bool:
+        """Return whether a value is a plural without a word that names its column."""
+        text = self._words[term.first].text
+        return term.sign in ("=", "has") and len(term.words) == 1 and singular(text) != text
 
     def _is_akin_to_value(self, index: int) -> bool:
         """Return whether a noun may be some records only, as senators are those of the senate."""
