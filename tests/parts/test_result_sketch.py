@@ -95,6 +95,15 @@ def test_a_query_leaves_out_half_of_an_alternative() -> None:
     assert shown.endswith("""FROM get_3ac5 WHERE "state" = 'open'""")
 
 
+def test_a_query_leaves_out_an_alternative_beside_another_condition() -> None:
+    records = [
+        {"year": 2010 + n % 3, "rain": n, "sky": "snow" if n % 7 else "sun"} for n in range(40)
+    ]
+    shown = sketch(records, "How many of year 2012 had rain above 20 or snow?")
+    assert "WHERE" in shown
+    assert "rain" not in shown.partition("WHERE")[2]
+
+
 def test_few_matching_records_show_their_other_fields() -> None:
     rows = [
         {"id": n, **{f"field_{c}": f"value {n}-{c}" for c in range(30)}} for n in range(100, 150)
@@ -120,6 +129,14 @@ def test_the_table_of_the_question_comes_first_and_the_others_are_named() -> Non
     assert text.startswith("Table get_3ac5_cities, at cities: 2 records, 2 fields:")
     assert "town: Rome\npeople: 9\n" in text
     assert "Table get_3ac5, at orders: 300 records, 5 fields: no, state, city, total, link" in text
+
+
+def test_two_tables_that_answer_make_no_count() -> None:
+    first = [{"queue": n % 2, "address": f"a{n}"} for n in range(20)]
+    question = "How many have a queue above 0?"
+    assert "queue > 0: 10 of 20 records" in sketch({"tcp": first, "unix": [{"x": 1}] * 3}, question)
+    second = [{"queue": n % 3, "path": f"p{n}"} for n in range(9)]
+    assert "queue > 0" not in sketch({"tcp": first, "unix": second}, question)
 
 
 def test_long_cells_are_clipped_and_say_so() -> None:

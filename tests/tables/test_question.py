@@ -128,6 +128,14 @@ PEOPLE: Records = [
 SEATS: Records = [{"Seat.W": width, "SeatLen": 9} for width in (3, 4)]
 NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
 
+ORDERS: Records = [{"order_id": n, "order_date": f"{2010 + n}-05-01"} for n in range(8)]
+COMMITS: Records = [
+    {"author": "Ann", "commit_by": "Ann"},
+    {"author": "Ann", "commit_by": "GitHub"},
+    {"author": "Bob", "commit_by": "Ann"},
+    {"author": "Bob", "commit_by": "Bob"},
+]
+
 
 @pytest.mark.parametrize(
     ("records", "question", "expected"),
@@ -263,6 +271,45 @@ NAMES: Records = [{"name": name, "id": 1, "is": "the"} for name in ("a", "any")]
             )
         ),
         pytest.param(
+            ORDERS,
+            "How many orders were placed between 2012 and 2014?",
+            [("order_date from 2012 to 2014", 3)],
+            id="the noun that is counted names no column",
+        ),
+        pytest.param(
+            ORDERS,
+            "How many order ids are between 2 and 4?",
+            [("order_id between 2 and 4", 3)],
+            id="a name behind how many",
+        ),
+        pytest.param(
+            COMMITS,
+            "How many commits did Ann make?",
+            [("author or commit_by = Ann", 3)],
+            id="a value of two columns",
+        ),
+        pytest.param(
+            [{"gid": n, "group": f"g{n}"} for n in range(9)],
+            "How many groups have exactly one member?",
+            [],
+            id="a number before a noun that no column has",
+        ),
+        pytest.param(
+            [
+                {"size": "Large" if n % 3 else "Small", "kind": "Bird - large" if n % 2 else "Gull"}
+                for n in range(12)
+            ],
+            "How many are of large size or kind?",
+            [("size = Large", 8)],
+            id="a whole value before a part of one",
+        ),
+        pytest.param(
+            rows_of("licenses", "MIT", "GPL  MIT", "GPL"),
+            "How many licenses are MIT?",
+            [("licenses has MIT", 2)],
+            id="a value behind blanks",
+        ),
+        pytest.param(
             SEATS, "How many have a Seat.W over 3?", [("W > 3", 1)], id="a path as its name"
         ),
         pytest.param(
@@ -391,6 +438,18 @@ def test_the_rows_of_a_question_come_first(
 PEAKS: Records = [{"peak": f"P{n}", "land": "Italy"} for n in range(20)]
 SIZES: Records = [{"no": n, "size": n} for n in range(40)]
 PLACES = rows_of("place", "Raleigh, Carolina", "Durham, Carolina", "Orlando, Florida")
+HOMES: Records = [{"beds": n % 6, "baths": n % 4} for n in range(40)]
+SOCKETS: Records = [
+    {"proto": f"{'tcp' if n % 2 else 'udp'}", "kind": "socket" if n % 2 else "network"}
+    for n in range(20)
+]
+TERMINALS = rows_of("tty", "?", "pts/0", "?")
+GENRES: Records = [
+    {"genre": "Thriller/Suspense" if n % 2 else "Drama", "lead": f"L{n // 2}", "year": 1990 + n}
+    for n in range(20)
+]
+GENRES[0]["lead"] = "Comedian"
+VISITS = rows_of("day", *(f"2013-0{month}-01" for month in range(1, 9)), "2014-01-06")
 RATING = "How many shoes have a rating of 4.5?"
 
 
@@ -455,6 +514,25 @@ RATING = "How many shoes have a rating of 4.5?"
         ),
         pytest.param(
             None, "What is the total number of shoes with a rating of 4.5?", True, id="a total"
+        ),
+        *(
+            pytest.param(records, question, is_claimed, id=question)
+            for records, question, is_claimed in (
+                (HOMES, "How many homes have 4 beds and 2 baths?", True),
+                (HOMES, "How many homes have over 3 beds and over 2 baths?", True),
+                (HOMES, "How many homes have over 3 beds and 2 baths?", False),
+                (HOMES, "How many homes have over three beds and two baths?", False),
+                (SOCKETS, "How many udp entries are there?", True),
+                (SOCKETS, "How many udp sockets are there?", False),
+                (SOCKETS, "How many tcp sockets are there?", True),
+                (TERMINALS, "How many have no tty?", False),
+                (GENRES, "How many films were made in 1999?", True),
+                (GENRES, "How many thrillers were made in 1999?", False),
+                (GENRES, "How many comedians were in them in 1999?", False),
+                (GENRES, "Was there one at Cannes in 1999?", False),
+                (VISITS, "How many visits were in 2013?", True),
+                (VISITS, "How many Mondays were in 2013?", False),
+            )
         ),
         pytest.param(
             None, "What is the total of shoes with a rating of 4.5?", False, id="no total number"

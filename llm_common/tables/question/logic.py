@@ -5,12 +5,14 @@ alternatives, or both are needed, as these words say. A count may be claimed onl
 could restrict the records was read, so that all other words have to be known as harmless.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, combinations
 from typing import Final
 
+from llm_common.ranking.lexical import folded
 from llm_common.ranking.question_words import (
     NEGATIONS,
     NEUTRAL,
@@ -43,8 +45,11 @@ _NEGATED: Final = {
     "ends with": "does not end with",
     "contains": "does not contain",
 }
+_SEVERAL: Final = re.compile(r"\s*[/&+;,]\s*")
+_PLACING: Final = set_of("in on at by with from for to")
 _MEASURES: Final = set_of(
     "times days weeks months years hours minutes seconds dollars euros points percent others values"
+    " mondays tuesdays wednesdays thursdays fridays saturdays sundays weekends mornings nights"
 )
 
 
@@ -216,7 +221,8 @@ class _Logic:
             conditions = [Condition(columns, " or ".join(each.text for each in conditions), rows)]
             groups = [list(chain.from_iterable(groups))]
         else:
-            self._doubts.update(groups[index][0].term.first for index in alternatives)
+            for index in alternatives:
+                self._doubts |= {each[0].term.first for each in groups[index - 1 : index + 1]}
         for other, group in combinations(groups, 2):
             are_values = other[0].term.sign == group[0].term.sign == "="
             if are_values and other[0].term.columns == group[0].term.columns:
@@ -316,6 +322,8 @@ class _Logic:
             return set()
         if not all(column.is_unique for column in self._columns_named(phrase[0])):
             return set()
+        if self._words[max(phrase[0] - 1, 0)].text in _PLACING:
+            return set()  # "did it rain on Christmas" has a name, and none for the records
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
         return {phrase[0]} if is_plural and text not in _MEASURES else set()
@@ -327,9 +335,18 @@ class _Logic:
 
     def _is_akin_to_value(self, index: int) -> bool:
         """Return whether a noun may be some records only, as senators are those of the senate."""
+        stem = self._words[index].stem
         for column in self._columns:
-            values = column.counts if column.is_category else ()
-            if is_alike(self._words[index].stem, (stem_of(cell_text(each)) for each in values)):
+            values = set(column.counts)
+            if not column.is_category:  # those that have the word are enough
+                values = {column.cells[row] for row in column.rows_with(stem)}
+            akin = 0
+            for value in values:
+                text = folded(cell_text(value))
+                # "Thrillers" are those of `Thriller/Suspense`, and no shoes are `Running Shoes`.
+                texts = _SEVERAL.split(text) if column.is_category else [text]
+                akin += column.counts[value] * is_alike(stem, map(stem_of, texts))
+            if 0 < akin < self._row_count:
                 return True
         return False
 

@@ -760,10 +760,9 @@ def _cells_of_several(column: Column, values: set[Cell]) -> set[Cell]:
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
-    """Return the columns that a phrase means: as it is written, as a whole, and as named."""
-    written = {index: entry for index, entry in found.items() if entry.is_exact}
-    whole = {index: entry for index, entry in (written or found).items() if entry.whole}
-    best = whole or written or found
+    """Return the columns that a phrase means: as a whole, as it is written, and as named."""
+    whole = {index: entry for index, entry in found.items() if entry.whole} or found
+    best = {index: entry for index, entry in whole.items() if entry.is_exact} or whole
     return {index: entry for index, entry in best.items() if index in named} or best
 
 
