@@ -20,6 +20,7 @@ def stems_of(words: str) -> frozenset[str]:
 MONEY: Final = stems_of("price cost amount total fee fare charge")
 """Stems of the names of prices."""
 
+_WHOLE_NAME: Final = 2.3  # more than parts of a name score
 _TIME: Final = stems_of("duration length runtime")
 CONCEPTS: Final = {
     stem_of(word): stems
@@ -97,12 +98,16 @@ class ColumnWords:
 
     def named_by(self, column: Column, indexes: Iterable[int]) -> tuple[float, set[int]]:
         """Return how well words name a column, and which of them do."""
+        indexes = list(indexes)
+        path = column.path.lower()
+        whole = {each for each in indexes if self._words[each].text == path and len(path) > 1}
+        if whole:  # beside `EngineSize` "small ones" name no size
+            return _WHOLE_NAME + path.count("."), whole
         score, named = 0.0, set()
         parts: set[str] = set()
         for index in indexes:
             stem = self._words[index].stem
-            names = (column.own_name.lower(), column.path.lower())
-            if self._words[index].text in names and len(self._words[index].text) > 1:
+            if self._words[index].text == column.own_name.lower() and len(column.own_name) > 1:
                 parts.update(column.last_stems)
                 named.add(index)
                 score += 2.0
