@@ -310,6 +310,12 @@ COMMITS: Records = [
             id="a value behind blanks",
         ),
         pytest.param(
+            [{"type": "Small" if n % 2 else "Big", "EngineSize": n} for n in range(9)],
+            "Of the Small ones, how many have an EngineSize below 4?",
+            [("type = Small", 4), ("EngineSize < 4", 4)],
+            id="a word beside a whole name",
+        ),
+        pytest.param(
             SEATS, "How many have a Seat.W over 3?", [("W > 3", 1)], id="a path as its name"
         ),
         pytest.param(
@@ -443,6 +449,7 @@ SOCKETS: Records = [
     {"proto": f"{'tcp' if n % 2 else 'udp'}", "kind": "socket" if n % 2 else "network"}
     for n in range(20)
 ]
+FLAGS: Records = [{"kind": "no" if n % 2 else "some", "size": n} for n in range(20)]
 TERMINALS = rows_of("tty", "?", "pts/0", "?")
 GENRES: Records = [
     {"genre": "Thriller/Suspense" if n % 2 else "Drama", "lead": f"L{n // 2}", "year": 1990 + n}
@@ -530,6 +537,8 @@ RATING = "How many shoes have a rating of 4.5?"
                 (GENRES, "How many thrillers were made in 1999?", False),
                 (GENRES, "How many comedians were in them in 1999?", False),
                 (GENRES, "Was there one at Cannes in 1999?", False),
+                (FLAGS, "How many have no size over 3?", True),
+                (FLAGS, "How many no have a size over 3?", False),
                 (VISITS, "How many visits were in 2013?", True),
                 (VISITS, "How many Mondays were in 2013?", False),
             )

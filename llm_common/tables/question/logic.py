@@ -202,6 +202,8 @@ class _Logic:
         """Return whether a negation is one of a term, and of no other word before it."""
         following = min(each for each in term.words if each > index)
         is_near = "," not in self._question.between(index, following)
+        if self._words[index].text == "no":  # "how many no have" is about the value "no"
+            is_near &= following == index + 1
         return is_near and all(map(self._is_harmless, range(index + 1, following)))
 
     def _is_negation(self, index: int) -> bool:
