@@ -166,9 +166,7 @@ class Catalogue:
         Returns:
             The connections to servers that left, or whose entry changed. The caller closes them.
         """
-        # An equal configuration needs no other listing.
-        if config != self.config:
-            self.config = config
+        self.config = config
         earlier, self.servers = self.servers, {}
         is_change = bool(earlier)
         for name, entry in config.servers.items():
@@ -306,7 +304,7 @@ class Catalogue:
         offer = self.servers.get(tool.server) if tool else None
         config, listed = self._source
         # Valid even if another server has just listed thousands of tools.
-        if offer and config is self.config and offer.listed is listed.get(offer.connection.name):
+        if offer and config == self.config and offer.listed is listed.get(offer.connection.name):
             return tool
         return None
 
