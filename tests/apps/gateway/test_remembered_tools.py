@@ -64,8 +64,12 @@ async def test_the_order_of_the_keys_of_a_definition_is_not_a_change(tmp_path: P
     files = Files(tmp_path)
     files.release()
     schema = {"type": "object", "properties": {}}
-    for sent in (schema, dict(reversed(schema.items()))):
-        files.offer("search", schema=sent)
+    # With a new tool, since the definitions are not compared if the list is the same.
+    for names, sent in (
+        (("search",), schema),
+        (("search", "fetch"), dict(reversed(schema.items()))),
+    ):
+        files.offer(*names, schema=sent)
         async with host_of(files.config()) as host:
             await host.call_tool("search", {})  # waits for the server
             tools = {tool.name: tool for tool in (await host.list_tools()).tools}

@@ -37,9 +37,9 @@ _FOLDER: Final = "servers"
 _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
 # A record has its tools by name, so a name never changes.
 _SEEN_FIELDS: Final = {"title", "description", "input_schema", "annotations"}
-# A server may write the same keys in another order for hosts of another protocol.
 # Some 250 tokens, which a host sends with every request of its model.
 _MAX_INSTRUCTIONS_CHARS: Final = 1_000
+# A server may write the same keys in another order for hosts of another protocol.
 _ENCODER: Final = json.JSONEncoder(sort_keys=True)
 # Of a command or a part of a tool. The user approves it, so little should be cut.
 _MAX_CHARS: Final = 4_000
