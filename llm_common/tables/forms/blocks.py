@@ -11,7 +11,7 @@ from llm_common.tables.table import Table, table_of_records, table_of_rows
 from llm_common.text.canonical import Json
 
 _PAIR: Final = re.compile(
-    r"\s*+[-*]?\s*+\**(?P<key>[^\s:*#][^:*\n]{0,50})\**\s*+:\**(?:\s++(?P<value>.*)|$)"
+    r"[-*]?\s*+\**(?P<key>[^\s:*#][^:*\n]{0,50})\**\s*+:\**(?:\s++(?P<value>.*)|$)"
 )
 # Several pairs stand in one line, as `stat` prints them.
 _NEXT_PAIR: Final = re.compile(r"(?:\t|\s{2,})(?=[^\s:(](?:[^\s:(]| (?! )){0,30}: )")
