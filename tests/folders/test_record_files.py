@@ -111,6 +111,14 @@ def test_a_json_file_is_packed_by_what_it_holds(
     assert ("records" in text) is (data is not SETTINGS)
 
 
+def test_records_get_as_much_room_as_prose(packed: Pack) -> None:
+    prose = "\n\n".join(f"Customer {n} has a balance of {n * 7}." for n in range(1_200))
+    files = {"customers.csv": FORMS["customers.csv"], "prose.md": prose}
+    pack = packed("customers.csv and prose.md", files, budget_tokens=4_000)
+    assert {file.path for file in pack.files} == set(files)
+    assert min(file.tokens for file in pack.files) > 1_000
+
+
 def test_small_files_and_source_files_stay_as_they_are(packed: Pack) -> None:
     small = delimited(ROWS[:20], ",")
     source = f"CUSTOMERS = {json.dumps(ROWS[:40])}\n"

@@ -105,7 +105,10 @@ async def test_tables_of_a_newer_version_are_not_used() -> None:
 
 
 async def test_a_memory_that_only_reads_creates_nothing() -> None:
-    async with memory_with({}, read_only=True) as (memory, server):
+    async with (
+        scripted_postgres(UP_TO_DATE) as server,
+        PostgresMemory(server.conninfo, read_only=True, timeout_s=30.0) as memory,
+    ):
         assert await memory.recent("s") == []
     assert server.statements("CREATE", "LOCK", "INSERT", "pg_advisory") == []
 

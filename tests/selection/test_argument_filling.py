@@ -108,6 +108,7 @@ def test_optional_parameters_are_filled_by_name_only() -> None:
     properties = {"query": STRING, "limit": INTEGER, "title": STRING}
     assert fill(properties, 'find "x" 5', required=[]) == {}
     assert fill(properties, "limit 5", required=[]) == {"limit": 5}
+    assert fill(FROM_TO, "USD", required=["from_currency"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -144,11 +145,13 @@ def test_the_context_wins_over_later_texts_and_earlier_texts_over_later() -> Non
 
 
 def test_a_call_names_the_required_arguments_without_a_value() -> None:
-    parameters = {"properties": {"path": STRING, "n": INTEGER}, "required": ["path", "n"]}
-    tool = ToolDefinition("read", "Reads.", parameters)
-    dropped = filled_call(tool, ["read aa.py"], None, reasoning="")
+    properties = {"path": STRING, "first": INTEGER, "last": INTEGER}
+    tool = ToolDefinition("read", "", {"properties": properties, "required": list(properties)})
+    # The number could be of either.
+    dropped = filled_call(tool, ["read aa.py 7"], None, reasoning="")
     assert isinstance(dropped, DroppedCall)
-    assert (dropped.reason, [problem.path for problem in dropped.problems]) == ("unfilled", ["n"])
+    paths = {problem.path for problem in dropped.problems}
+    assert (dropped.reason, paths) == ("unfilled", {"first", "last"})
 
 
 @pytest.mark.parametrize(

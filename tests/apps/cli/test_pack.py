@@ -205,6 +205,16 @@ def test_a_full_disk_behind_stdout_is_named(cache: Path, tree: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_gone_reader_of_stdout_has_a_code_of_its_own(cache: Path, tree: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*RUN, "cookie", str(tree), "--cache-dir", str(cache)]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert result.returncode == 141
+    assert "Traceback" not in result.stderr
+
+
 def test_a_damaged_index_is_noted(cache: Path, tree: Path) -> None:
     expected = run(cache, "cookie jar", tree).stdout
     next((cache / "indexes").glob("*.sqlite")).write_bytes(b"damaged" * 1000)
