@@ -34,7 +34,7 @@ TALK = IntentType.CONVERSATIONAL
         ("Don't fix it, explain the parser", ANALYSIS),
         ("Do not ever run the tests; describe the parser", ANALYSIS),
         ("Never deploy it. Write a parser", WRITING),
-        ("don't run", TALK),
+        ("Don't run or deploy it", TALK),
         ("I don't want you to fix it. Explain the parser", ANALYSIS),
         ("I don't want you to fix it, it works", TALK),
         ("when I ask you to run it, explain the parser", ANALYSIS),
