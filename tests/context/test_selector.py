@@ -120,14 +120,16 @@ async def test_stored_outputs_are_loaded_and_shown(
     ],
     ids=lambda error: type(error).__name__,
 )
+@pytest.mark.parametrize(("damaged", "whole"), [(1, 2), (2, 1)], ids=["first", "named before"])
 async def test_an_output_that_cannot_be_loaded_is_dropped(
-    error: StoreError,
+    error: StoreError, damaged: int, whole: int
 ) -> None:
     pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
-    store = Results((output(1).pointer_id, error), (output(2).pointer_id, "It rains."))
+    text = "It rains. " * 900
+    store = Results((output(damaged).pointer_id, error), (output(whole).pointer_id, text))
     bundle = await ContextSelector(store=store).select(request_for(1_000), pool)
     assert [(account.id, account.reason) for account in bundle.dropped] == [
-        (output(1).pointer_id, "unavailable")
+        (output(damaged).pointer_id, "unavailable")
     ]
     assert "It rains." in bundle.render()
 

@@ -226,6 +226,7 @@ async def test_rules_that_are_only_named_stay_named_when_folded_again_t_07() -> 
         note = str(plain(messages[0])["content"])
         named, listed = named_in(note)
         counts.append((len(rules_in(note)) + named, named > 0))
+        assert f" and {named - len(listed)} more\n" in note
         paths.append(listed)
     assert counts == [(30, True)] * 3
     assert paths == [paths[0]] * 3

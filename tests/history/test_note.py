@@ -65,6 +65,10 @@ async def test_the_note_has_rules_values_and_a_receipt_with_lines() -> None:
         "3 assistant: calls read_file",
         "4 tool: 5 characters of output",
     ]
+    # Until the next step the note stays, or no prompt would share its beginning with the last one.
+    messages.append(said("assistant", "12345"))
+    later = await folded_at(messages, 3_000, note_share=0.5, target_share=0.2)
+    assert later.messages[:-1] == folded.messages
 
 
 # Together they exceed 3,000, and the first of them has no sentence worth a quote.
