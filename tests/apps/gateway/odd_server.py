@@ -249,9 +249,10 @@ def rows() -> str:
     return ROWS
 
 
-@server.resource("ui://page", mime_type="text/html")
+@server.resource("odd://page", mime_type="text/html")
+@server.resource("ui://page", mime_type="text/plain")
 def page() -> str:
-    """A long page."""
+    """A long page, by its type and by its scheme."""
     return PAGE
 
 

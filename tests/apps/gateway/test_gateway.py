@@ -137,7 +137,7 @@ async def test_long_resources_become_previews_unless_the_host_shows_them() -> No
             assert (content.uri, content.mime_type) == (uri, "text/plain")
             assert await _read_back(host, id=id_in(content.text)) == whole.text
         assert "1: # Chapter 0" in (await _text_at(host, "odd://book")).text
-        for uri in ("ui://page", "odd://binary", "odd://greeting"):
+        for uri in ("ui://page", "odd://page", "odd://binary", "odd://greeting"):
             assert await host.read_resource(uri) == await bare.read_resource(uri)
 
 
@@ -246,6 +246,7 @@ async def test_resources_and_prompts_are_passed_on() -> None:
             "odd://book",
             "odd://rows",
             "odd://binary",
+            "odd://page",
             "ui://page",
         }
         assert (await _text_at(host, "odd://greeting")).text == "hello"

@@ -248,12 +248,14 @@ async def test_words_are_found_in_all_results_of_the_session() -> None:
 async def test_results_are_listed_newest_first_in_pages() -> None:
     at = results_of(max_whole_tokens=300)
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
-    first = await at.answer(CONTEXT, {})
-    shown = [pointer_id for pointer_id in ids if pointer_id in first]
-    assert COUNTER.count(first) <= 300
-    assert shown == ids[-len(shown) :]
-    assert f'{30 - len(shown)} older ones follow with cursor "{len(shown)}"' in first
-    assert ids[-len(shown) - 1] in await at.answer(CONTEXT, {"cursor": str(len(shown))})
+    listed: list[str] = []
+    while len(listed) < 30:
+        page = await at.answer(CONTEXT, {"cursor": str(len(listed))} if listed else {})
+        assert COUNTER.count(page) <= 300
+        listed += [pointer_id for pointer_id in reversed(ids) if pointer_id in page]
+        older = f'{30 - len(listed)} older ones follow with cursor "{len(listed)}"'
+        assert (older in page) is (len(listed) < 30)
+    assert listed == ids[::-1]
 
 
 async def test_a_session_cannot_read_the_results_of_another() -> None:
@@ -402,6 +404,9 @@ def test_a_scope_is_a_user_with_a_configuration_and_a_folder_t_02(
     assert len({scope, *others}) == 4
     assert {other.siblings for other in others} == {scope.siblings}
     assert scope.session_id.startswith(scope.siblings)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.getuid", lambda: 12_345)
+    assert not ResultScope.of_process(paths).session_id.startswith(scope.siblings)
     tokens = {ResultScope.of_token(token) for token in ("Bearer a", "Bearer b")}
     assert len(tokens) == 2
     assert not any("Bearer" in token.session_id for token in tokens)
