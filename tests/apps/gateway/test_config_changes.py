@@ -117,6 +117,8 @@ async def test_a_changed_entry_waits_and_its_server_runs_on(
         await run.write(one={**one, **change})
         assert run.gateway.waiting == {"one"}
         assert await run.pid("ok") == pid
+        await run.write(one={**one, **change, "llmCommon": {"deny": ["ok"]}})
+        assert await names_of(run.host) == set(), "its rules do not wait"
         await run.write(one=one)
         assert run.gateway.waiting == set()
         assert await run.pid("ok") == pid

@@ -9,6 +9,7 @@ import pytest
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.configuration.gateway_config import ResultLimits
+from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_results import (
     HostResults,
     ResultPreview,
@@ -252,6 +253,7 @@ async def test_results_are_listed_newest_first_in_pages() -> None:
     while len(listed) < 30:
         page = await at.answer(CONTEXT, {"cursor": str(len(listed))} if listed else {})
         assert COUNTER.count(page) <= 300
+        assert re.fullmatch(r"[^\n]*\n<<<(\w+)\n.*\n\1>>>", page, re.DOTALL)
         listed += [pointer_id for pointer_id in reversed(ids) if pointer_id in page]
         older = f'{30 - len(listed)} older ones follow with cursor "{len(listed)}"'
         assert (older in page) is (len(listed) < 30)
@@ -272,7 +274,7 @@ async def test_a_session_cannot_read_the_results_of_another() -> None:
 
 async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
     secret = "sk-proj-" + "a1B2" * 12
-    at = results_of(FileContextPointerStore(tmp_path, redact_results=True))
+    at = results_of(store_of(GatewayConfig(servers={}, folder=tmp_path)))
     preview = await kept(at, [{"api_key": secret}, *ITEMS], args={"token": secret})
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert written

@@ -159,6 +159,7 @@ def test_a_search_answers_within_its_limit_in_a_fence() -> None:
     text = listing(*tools, tools="search").search("what time is it in the zone of Paris")
     assert found_in(text)[0] == "current_time"
     assert COUNTER.count(text) <= 2_000
+    assert re.fullmatch(r"[^\n]*\n<<<(\w+)\n.*\n\1>>>", text, re.DOTALL)
     assert "current_time(path: str) - Tells the time in a zone." in text
     assert 'schema of current_time: {"properties":{"path":{"type":"string"}}' in text
     many_text = listing(*tools, tools="search").search("the thing of kind 7")
