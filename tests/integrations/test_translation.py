@@ -73,9 +73,12 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
 async def test_the_text_of_a_message_with_an_image_is_shortened() -> None:
     session = session_of(fold=FoldPolicy(max_tokens=600))
     blocks = [{"type": "image", "url": "u"}, {"type": "text", "text": "word " * 2_000}]
-    messages: list[dict[str, Any]] = [{"role": "user", "content": blocks}]
-    [sent] = await fold_messages(session, messages, read=read, write=write)
+    messages: list[dict[str, Any]] = [{"role": "assistant", "content": "word " * 200}] * 3
+    messages.append({"role": "user", "content": blocks, "key": "of the framework"})
+    [note, sent] = await fold_messages(session, messages, read=read, write=write)
+    assert note["content"].startswith("Earlier messages are folded away")
     assert sent["content"].startswith("[This message has")
+    assert sent["key"] == "of the framework"
 
 
 async def test_run_sync_works_beside_a_loop_and_raises_errors() -> None:

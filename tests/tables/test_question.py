@@ -169,6 +169,12 @@ COMMITS: Records = [
             RAIN, "How many have rain that is not 0.0?", [("rain is not 0", 2)], id="no zero"
         ),
         pytest.param(RAIN, "How many have rain of 0?", [("rain = 0", 3)], id="zeros"),
+        pytest.param(
+            rows_of("tags", "a, b", "", "c", None, "a, c"),
+            "How many have exactly one tag?",
+            [("tags has = 1 elements", 1)],
+            id="lists without an element",
+        ),
         pytest.param(RAIN, "How many have rain over .25?", [("rain > 0.25", 1)], id="over a point"),
         pytest.param(RAIN, "How many have rain of .25?", [("rain = 0.25", 1)], id="a point"),
         pytest.param(
@@ -545,6 +551,12 @@ RATING = "How many shoes have a rating of 4.5?"
         ),
         pytest.param(
             None, "What is the total of shoes with a rating of 4.5?", False, id="no total number"
+        ),
+        pytest.param(
+            rows_of("weight_g", 30, 900, 1_200), "How many weigh over 500 g?", True, id="a unit"
+        ),
+        pytest.param(
+            rows_of("weight_g", 30, 900, 1_200), "How many weigh over 1 kg?", False, id="another"
         ),
         pytest.param(PEAKS, "How many times is Italy in this table?", True, id="times"),
         pytest.param(PEAKS, "How many times is Italy in this year?", False, id="this year"),

@@ -457,4 +457,7 @@ def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
     lines[5:5] = [line for line in lines[2:4] for _ in range(1)] * 9
     file = recorded.write(tmp_path / "a.jsonl", lines)
     [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
-    assert max(turn["tokens"] for turn in session["turns"]) <= 2_000
+    turns = session["turns"]
+    assert max(turn["tokens"] for turn in turns) <= 2_000
+    # One value was folded away.
+    assert sum(turn["needed"] for turn in turns) > sum(turn["values"] for turn in turns)
