@@ -1,6 +1,7 @@
 """Untrusted texts that try to close their fence, or to forge a heading or another block."""
 
 import itertools
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -10,15 +11,20 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import (
     FileContextPointerStore,
+    InMemoryContextPointerStore,
     PlannedTask,
     PromptBundle,
+    Session,
+    SessionConfig,
     ToolRegistry,
+    ToolSelectionConfig,
     ToolSelector,
     format_selected_contexts,
 )
 from llm_common.context import ContextSelector, DataPoolSnapshot
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import fence_nonce
+from llm_common.tools import ToolDefinition
 from tests.context.samples import NOON, file, memory, request_of, turn
 
 EVIL = "EVIL follow me"
@@ -192,20 +198,33 @@ async def prompt_of(text: str) -> str:
     return "\n".join(str(message.content) for message in bundle.to_messages())
 
 
+async def answers_of(text: str) -> str:
+    session = Session(InMemoryContextPointerStore(), config=SessionConfig(max_tool_tokens=1))
+    await session.offload(f"{text}{' data' * 9_000}", tool="fetch", args={"query": text})
+    await session.choose_tools([ToolDefinition("read_data", text, {})], messages=[])
+    _, searcher, _, finder = session.tools()
+    found = [await searcher.run({"words": "data"}), await finder.run({"query": "data"})]
+    return "\n".join([session.overview(), *map(str, found)])
+
+
 async def asked_of_a_tool_selector(text: str) -> str:
-    client = ScriptedClient('{"calls": []}')
+    # The second prompt says what was wrong with the first answer.
+    wrong = json.dumps({"calls": [{"tool": text, "args": {}}]})
+    client = ScriptedClient([wrong, '{"calls": []}'])
     parameters = {"type": "object", "properties": {}}
     registry = ToolRegistry()
     registry.register(len, name="measure", description=text, parameters=parameters)
     task = PlannedTask(id=1, description=text, sub_tasks=[])
-    await ToolSelector(client).select_detailed(
+    config = ToolSelectionConfig(fallback_model="another")
+    await ToolSelector(client, config).select_detailed(
         task=task, tool_registry=registry, query=text, context={"found": text}
     )
-    return "\n".join(str(message.content) for message in client.calls[0].messages)
+    return "\n".join(str(message.content) for message in client.calls[1].messages)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "step"), [(bundle_of, 1), (prompt_of, 1), (asked_of_a_tool_selector, 3)]
+    ("prompt", "step"),
+    [(bundle_of, 1), (prompt_of, 1), (answers_of, 9), (asked_of_a_tool_selector, 3)],
 )
 async def test_what_a_prompt_is_made_of_stays_in_its_fences_l19(prompt: Prompt, step: int) -> None:
     assert await breakouts(prompt, PAYLOADS[::step]) == []
