@@ -398,7 +398,8 @@ async def test_an_overview_takes_150_tokens_and_lists_the_newest_first_t_01(
     ids = [await offload_rows(session, args={"page": page}, result=rows) for page in range(30)]
     overview = session.overview()
     assert COUNTER.count(overview) <= 150
-    assert overview.startswith("30 results are stored")
+    size_bytes = 30 * len(json.dumps(rows, separators=(",", ":")))
+    assert overview.startswith(f"30 results are stored, newest first, {size_bytes:,} bytes. ")
     listed = [pointer_id for pointer_id in ids if pointer_id in overview]
     assert listed == ids[-len(listed) :] != []
     assert overview.index(ids[-1]) < overview.index(ids[-2])
@@ -408,7 +409,7 @@ async def test_an_overview_counts_the_tokens_of_the_prompt() -> None:
     session = memory_session(fold=FoldPolicy(max_tokens=3_000))
     sent: list[Any] = await session.fold([user("Read the log."), user("line " * 900)])
     tokens = sum(message_tokens(message, COUNTER.count) for message in sent)
-    assert f"{tokens:,} of 3,000 tokens" in session.overview()
+    assert f"{tokens:,} of 3,000 tokens (user {tokens:,})." in session.overview()
 
 
 async def test_clearing_removes_all_of_the_session_and_nothing_else_t_01(tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path
         answer = await session.query(sql, cursor=cursor)
         assert DefaultCounter().count(answer) <= 300
         assert answer.startswith("200 rows. ")
-        read += map(int, re.findall(r"^(\d+)$", answer, re.MULTILINE))
+        page = [*map(int, re.findall(r"^(\d+)$", answer, re.MULTILINE))]
+        assert f" Rows {len(read) + 1} to {len(read) + len(page)} are shown." in answer
+        read += page
         found = re.search(r'cursor "([^"]+)"', answer)
         if found is None:
             break
@@ -90,8 +92,15 @@ async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path
     with pytest.raises(ToolArgumentsError, match="the cursor is not one of this query"):
         await session.query(f"{sql} LIMIT 150", cursor="24.00000000")
     digest = (cursor or "").partition(".")[2]
-    with pytest.raises(ToolArgumentsError, match=r"past the last of [\d,]+ rows"):
+    with pytest.raises(ToolArgumentsError, match="past the last of 200 rows"):
         await session.query(sql, cursor=f"999999999.{digest}")
+
+
+async def test_a_query_that_is_too_long_is_not_run_t_04(session: Session) -> None:
+    with pytest.raises(
+        ToolArgumentsError, match="the sql has 20,001 characters, and at most 20,000"
+    ):
+        await session.query("SELECT 1".ljust(20_001))
 
 
 async def test_an_answer_without_rows_says_what_may_be_wrong(session: Session) -> None:

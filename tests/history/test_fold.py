@@ -244,7 +244,9 @@ async def test_unfoldable_messages_over_the_limit_raise_with_their_size(
     ]
     with pytest.raises(TokenBudgetError, match="raise max_tokens") as caught:
         await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=300))
-    assert (caught.value.limit_tokens, caught.value.needed_tokens > 500) == (300, True)
+    needed = caught.value.needed_tokens
+    assert f"take {needed:,} tokens of 300;" in str(caught.value)
+    assert (caught.value.limit_tokens, needed > 500) == (300, True)
     assert store.list(query_id="s") == []
 
 
@@ -702,7 +704,7 @@ async def test_a_match_shows_the_text_around_the_words(
     [found] = await search_history(words, store=store, session_id="s")
     assert all(re.search(rf"\b{word}\b", found.text, re.IGNORECASE) for word in words.split())
     assert len(found.text) <= 400
-    assert "more characters are not shown" in found.line
+    assert f" [{found.unread_chars:,} more characters are not shown" in found.line
 
 
 @pytest.mark.parametrize("words", ["10.0.0.7:443", "the blue DOOR was open", 'say "no" twice'])

@@ -56,6 +56,7 @@ def test_counts_of_all_records_are_behind_more_than_three_records() -> None:
 
 
 def test_without_a_question_a_sketch_has_counts_and_both_ends() -> None:
+    assert sketch(ORDERS, max_chars=12) == "300 records"
     assert sketch(ORDERS, max_chars=350) == (
         "Table get_3ac5: 300 records, 5 fields: no, state, city, total, link\n"
         "Of all records, city: Bern (150), Oslo (150)\n"
