@@ -308,11 +308,13 @@ def test_an_invalid_limit_is_refused(
 
 async def test_a_small_preview_says_how_to_read_the_rest(tmp_path: Path) -> None:
     pointer = await stored(tmp_path, ROWS)
+    chars = len(json.dumps(ROWS, separators=(",", ":")))
     seen = []
     for limit in range(0, 161, 10):
         turn = OffloadTurn(OffloadPolicy(max_whole_tokens=100, max_preview_tokens=limit))
         preview = str(await turn.preview(pointer, ROWS))
         assert COUNTER.count(preview) <= limit
+        assert f"{chars:,} characters are stored" in preview or not preview
         is_named = f"read_context and the id {pointer.pointer_id}" in preview
         seen.append("id" if is_named else preview[-12:])
     assert seen == sorted(seen, key=["", "no room here", "id"].index)
