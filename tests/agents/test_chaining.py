@@ -424,6 +424,14 @@ async def test_an_output_over_the_tokens_is_only_named(manager: ToolContextManag
     assert context == {"stored_outputs": [], "not_listed": 1}
 
 
+async def test_a_long_output_is_listed_in_part_with_its_size(manager: ToolContextManager) -> None:
+    note = "snow and ice " * 900
+    await manager.save_context("price", {"sku": "S-7"}, note)
+    [entry] = (await context_with(manager, max_outputs_tokens=2_000))["stored_outputs"]
+    assert entry["unread"] == f"most of its {len(note):,} characters"
+    assert 0 < len(entry["parts"]) < len(note)
+
+
 async def test_outputs_that_are_not_listed_are_counted(manager: ToolContextManager) -> None:
     for number in range(12):
         await manager.save_context("price", {"sku": f"S-{number}"}, {"price_usd": number})

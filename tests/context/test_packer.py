@@ -696,7 +696,10 @@ class TestFiles:
         assert form_of(bundle, "long.md") == "passages"
         assert "saffron" in bundle.render()
         assert "characters left out" in bundle.files[0].content
-        assert bundle.files[0].tokens == bundle.kept[0].tokens, "not those of the whole file"
+        [account] = bundle.kept
+        note = f"({account.chars_shown:,} of {len(text):,} characters; the rest is unread)"
+        assert bundle.render().count(note) == 1
+        assert bundle.files[0].tokens == account.tokens, "not those of the whole file"
 
     def test_spec_shows_the_summary_of_a_large_relevant_file_s1_08(
         self,

@@ -50,6 +50,8 @@ def test_the_answering_file_comes_first_with_its_passages(tree: Path) -> None:
     pack = pack_folder("when does an expired cookie leave the jar", tree, budget_tokens=1000)
     assert (pack.files[0].path, pack.files[0].form) == ("src/cookies.py", "passages")
     assert "a cookie whose time is over leaves the jar" in pack.text
+    shown, total = pack.bundle.kept[0].chars_shown, len((tree / "src/cookies.py").read_text())
+    assert f"### src/cookies.py ({shown:,} of {total:,} characters)\n" in pack.text
     assert pack.folders == (tree,)
 
 

@@ -176,7 +176,7 @@ async def test_the_latest_task_is_listed_unless_a_newer_one_is_in_view(
     last: str, *, expected: bool
 ) -> None:
     consents = [said("assistant", "It is noted. " * 120), said("user", "Yes, go on.")] * 8
-    messages = [said("user", "Compare both offers."), *consents]
+    messages = [said("user", "Compare both\noffers."), *consents]
     answer = said("assistant", "It is noted. " * 300)
     history = [*messages, said("assistant", "Shall I?"), said("user", last), answer]
     folded = await fold(

@@ -254,7 +254,9 @@ async def test_results_are_listed_newest_first_in_pages() -> None:
         page = await at.answer(CONTEXT, {"cursor": str(len(listed))} if listed else {})
         assert COUNTER.count(page) <= 300
         assert re.fullmatch(r"[^\n]*\n<<<(\w+)\n.*\n\1>>>", page, re.DOTALL)
-        listed += [pointer_id for pointer_id in reversed(ids) if pointer_id in page]
+        lines = re.findall(r"^(\w+): .* \(([\d,]+) bytes\)$", page, re.MULTILINE)
+        listed += [pointer_id for pointer_id, _ in lines]
+        assert {size for _, size in lines} == {f"{len(json.dumps(json.dumps(ITEMS))):,}"}
         older = f'{30 - len(listed)} older ones follow with cursor "{len(listed)}"'
         assert (older in page) is (len(listed) < 30)
     assert listed == ids[::-1]
