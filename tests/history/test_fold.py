@@ -210,9 +210,12 @@ async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPoi
 async def test_a_text_over_the_limit_is_cut_with_a_mark(store: FileContextPointerStore) -> None:
     pasted = " ".join(str(number) for number in range(5_000))
     messages: list[Message] = [{"role": "user", "content": f"Sum this: {pasted}"}]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
+    whole = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=99_999))
+    for limit in (whole.tokens - 1, 1_000):
+        policy = FoldPolicy(max_tokens=limit)
+        folded = await fold(messages, store=store, session_id="s", policy=policy)
+        assert folded.tokens <= limit
     [shown] = folded.messages
-    assert folded.tokens <= 1_000
     assert "the rest has not been read" in plain(shown)["content"]
     assert "Sum this: 0 1 2" in plain(shown)["content"]
     [part] = folded.parts
@@ -247,6 +250,10 @@ async def test_unfoldable_messages_over_the_limit_raise_with_their_size(
     needed = caught.value.needed_tokens
     assert f"take {needed:,} tokens of 300;" in str(caught.value)
     assert (caught.value.limit_tokens, needed > 500) == (300, True)
+    with pytest.raises(TokenBudgetError):
+        await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=needed - 1))
+    fitting = FoldPolicy(max_tokens=needed)
+    assert (await fold(messages, store=store, session_id="s", policy=fitting)).tokens == needed
     assert store.list(query_id="s") == []
 
 

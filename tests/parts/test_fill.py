@@ -41,6 +41,7 @@ def test_a_larger_limit_never_shows_less_of_an_item_t_19(
 
 def test_items_behind_one_that_does_not_fit_are_left_out_t_19() -> None:
     assert fill(10, ["four", "much too long", "two"], len) == ["four"]
+    assert [len(fill(limit, ["four", "four"], len)) for limit in (7, 8)] == [1, 2]
 
 
 def test_items_are_read_only_as_far_as_they_fit_t_19() -> None:
