@@ -21,6 +21,8 @@ async def problem_of(server: ServerConfig) -> str:
         (session,) = gateway.sessions
         problem = session.catalogue.problems()["one"]
         assert problem in text_of(await host.call_tool("any", {}))
+        answer = await session.catalogue.search("any")
+        assert answer.endswith(f"\nNot searched: one, {problem}.")
         return problem
 
 
