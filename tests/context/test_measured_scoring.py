@@ -84,10 +84,22 @@ def test_neighbours_of_an_answer_are_lifted_by_their_distance() -> None:
     texts = [f"part {number} of another matter altogether. " * 5 for number in range(30)]
     texts[10] = "The invoice of Acme was paid."
     scores = scored(talk(*texts), "Acme invoice")
-    values = [scores["turn", f"t{number:04}"].parts["neighbours"] for number in range(11, 20)]
-    assert values[0] == pytest.approx(0.5)
-    assert all(after < before * 0.9 for before, after in pairwise(values))
+    values = [scores["turn", f"t{number:04}"].parts["neighbours"] for number in range(10, 20)]
+    assert values[0] == 0.0
+    assert 0.5 < values[1] < 1.0
+    assert all(after < before * 0.9 for before, after in pairwise(values[1:]))
     assert best(scores, "turn")[0] == "t0010"
+
+
+def test_the_newest_turn_has_as_much_of_its_neighbours_as_another() -> None:
+    scores = scored(talk("Well.", "The invoice of Acme was paid.", "Good."), "Acme invoice")
+    before, after = scores["turn", "t0000"], scores["turn", "t0002"]
+    assert before.parts["neighbours"] == after.parts["neighbours"] > 0.0
+
+
+def test_the_best_turn_has_a_score_of_one() -> None:
+    scores = scored(talk("the Acme invoice", "the invoice", "so it was"), "Acme invoice")
+    assert max(score.value for score in scores.values()) == pytest.approx(1.0)
 
 
 def test_the_speaker_counts_as_a_word_of_the_turn() -> None:
