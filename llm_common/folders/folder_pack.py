@@ -170,8 +170,8 @@ def pack_folder(
     """Pack the parts of folders and files that answer a question as text for a prompt.
 
     Files are ranked on this machine, without a model and without network access. The text never
-    exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
-    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters that are
+    exceeds the budget. The lower a file scores, the fewer tokens it gets, and the functions that
+    match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters that are
     mostly records are shown as stored outputs are: how many records meet the question, these
     records, and further ones with their keys once. With room for all of it, a file is `whole`.
 

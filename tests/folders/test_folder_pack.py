@@ -220,6 +220,26 @@ def test_files_get_the_whole_budget_for_any_intent() -> None:
     assert packed[IntentType.CONVERSATIONAL].metadata.total_tokens > 450
 
 
+def test_what_all_scores_have_in_common_changes_no_share() -> None:
+    # As the score of code does in a folder of code, beside a folder of texts.
+    asked = "How long is a parcel kept?"
+    files = []
+    for name in ("a.md", "b.md", "c.md"):
+        content = f"A parcel is kept for long, says {name}.\n\n" * 60
+        files.append(ContextFile(id=name, path=name, name=name, content=content))
+    packed = set()
+    for common in (0.0, 0.5, 1.0):
+        scores: Scores = {
+            ("file", file.id): Score(common + value)
+            for file, value in zip(files, (1.0, 0.75, 0.5), strict=True)
+        }
+        request = ContextSelectionRequest(
+            intent=intent_of(asked, IntentType.FILE_ANALYSIS), token_budget=1_500
+        )
+        packed.add(pack_passages(files, scores, request, FolderQuestion(asked)).render())
+    assert len(packed) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "variable"),
     [
