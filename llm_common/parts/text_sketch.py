@@ -19,9 +19,21 @@ from operator import itemgetter
 from typing import Final
 
 from llm_common.parts.fill import Lines
-from llm_common.parts.text_lines import MAX_FAILURES, TextLines, failed_lines, failures_in
+from llm_common.parts.text_lines import (
+    MAX_FAILURES,
+    TextLines,
+    failed_lines,
+    failures_in,
+)
 from llm_common.ranking.lexical import folded, stem
-from llm_common.ranking.question_words import FILLERS, NEUTRAL, set_of, words_of
+from llm_common.ranking.question_words import (
+    FILLERS,
+    NEUTRAL,
+    asks_for_failures,
+    is_request,
+    set_of,
+    words_of,
+)
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line
 
@@ -40,9 +52,6 @@ _MAX_FIELD_CHARS: Final = 200
 _MAX_BESIDE_CHARS: Final = 400
 _FIRST_FAILED_LINES: Final = 3  # where the question asks for something else
 
-_ASKS_FOR_FAILURE: Final = re.compile(
-    r"\b(?:fail|error|wrong|broke|crash|problem|exception|bug)", re.IGNORECASE
-)
 # Words that ask for lines of a text, and say nothing about them.
 _REQUEST_WORDS: Final = (
     FILLERS
@@ -269,9 +278,12 @@ class TextSketch:
 
     def _in_order(self) -> Iterator[int]:
         """Yield the indexes of lines in the order in which they are shown."""
-        if self._words and not _ASKS_FOR_FAILURE.search(self._question):
+        if self._words and not asks_for_failures(self._question):
             for block in self._failures[:1]:
                 yield from block[:_FIRST_FAILED_LINES]
+            if is_request(self._question):
+                pairs = zip(chain.from_iterable(self._failures), self._matching, strict=False)
+                yield from chain.from_iterable(pairs)
             yield from self._matching
         yield from chain.from_iterable(self._failures)
         yield from self._matching

@@ -26,6 +26,9 @@ _DASH: Final = re.compile(r"(?<=\w)--(?=\w)")
 _TRIMMED: Final = ".:'`*-\N{RIGHT SINGLE QUOTATION MARK}"
 _NUMBER_START: Final = re.compile(r"-?\.?(?=\d)")
 _POSSESSIVE: Final = re.compile(r"(?:['\N{RIGHT SINGLE QUOTATION MARK}]|/)s$")
+_FAILURE: Final = re.compile(
+    r"\b(?:fail|error|wrong|broke|crash|problem|exception|bug)", re.IGNORECASE
+)
 
 
 def exact(number: float) -> str:
@@ -74,6 +77,18 @@ NEUTRAL: Final = set_of(
     " including listed whether look looking let's let hi hello hey thanks thank value"
 )
 """Words that restrict no records, whatever the records are."""
+
+
+def asks_for_failures(question: str) -> bool:
+    """Return whether a question asks what failed."""
+    return bool(_FAILURE.search(question))
+
+
+def is_request(question: str) -> bool:
+    """Return whether a question asks for work, such as "Run the tests", and not for an answer."""
+    words = folded(question).split()
+    return "?" not in question and bool(words) and words[0] not in FILLERS
+
 
 _NUMBER_WORDS: Final = {
     word: float(value)

@@ -124,6 +124,15 @@ def test_failures_leave_room_for_the_lines_that_are_asked_for_t_16() -> None:
     assert [n for n in range(8) if f"backup {n} is kept in vault {n}" in shown] == list(range(8))
 
 
+def test_a_request_gets_what_failed_beside_the_lines_with_its_words() -> None:
+    lines = [f"tests/test_orders.py::test_{n} PASSED" for n in range(300)]
+    for n in (100, 150, 200):
+        lines[n] = f"error: case {n} has no total"
+    shown = sketch("Run the tests", "\n".join(lines))
+    assert [n for n in (100, 150, 200) if f"error: case {n}" in shown] == [100, 150, 200]
+    assert "tests/test_orders.py::test_0 " in shown
+
+
 @pytest.mark.parametrize(
     ("result", "path", "beside"),
     [
