@@ -95,9 +95,13 @@ class ResultParts:
         total_chars = len(self._text) - (_ESCAPE_CHARS - 1) * self._text.count("\\u")
         if any(table.path.startswith("table ") for table in records.tables):
             total_chars -= sum(map(len, TAG.findall(self._text)))
-        if not are_mostly_records(records.tables, total_chars):
+        if not records.tables:
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
+        if not are_mostly_records(records.tables, total_chars):
+            text_chars = sum(len(text) for _, text in records.texts)
+            is_data = text_chars < _TEXT_SHARE * len(self._text)
+            return sketch if is_data and sketch.tells_of_failures else None
         is_log = records.tables[0].is_log
         # The lines of a log say what its columns do not, unless these are all that is asked for.
         return sketch if sketch.is_answer or not is_log else None

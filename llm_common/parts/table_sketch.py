@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import Final
 
 from llm_common.parts.fill import Lines
-from llm_common.tables.columns import Column, condition_of
+from llm_common.ranking.question_words import asks_for_failures, is_request
+from llm_common.tables.columns import Column, condition_of, is_id_name
 from llm_common.tables.finding import Records
 from llm_common.tables.question.logic import Condition
 from llm_common.tables.question.table_question import TableQuestion, read_question
@@ -57,6 +58,12 @@ UNNAMED: Final = "records"
 """The name of the records of a result that nothing can query."""
 
 _LOG_NOUNS: Final = "line log entry"  # how a question calls its records
+# Of a test report, a job or a pod: a value that says it alone, and a field that only failures have.
+_VERDICTS: Final = frozenset(
+    {"fail", "failed", "failure", "failing", "error", "errored", "fatal", "panic"}
+)
+_FIELDS: Final = frozenset({"failure", "error", "err", "exception"})
+_NOTHING: Final = frozenset({None, "", "{}", "[]"})
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
@@ -72,6 +79,10 @@ class TableSketch:
         question: The question. "" for none.
         name: The name of the table in SQL.
         question_name: What the question is, such as "call" for the arguments of a call.
+
+    Attributes:
+        tells_of_failures: Whether records that may tell of failures stand in place of an answer,
+            since nothing else is asked.
     """
 
     def __init__(self, table: Table, question: str, *, name: str, question_name: str) -> None:
@@ -79,16 +90,35 @@ class TableSketch:
         self._sql_name = name
         self._question_name = question_name
         self._columns = [Column(table, index) for index in range(len(table.columns))]
+        self.tells_of_failures = False
         self._question: TableQuestion | None = None
         if question.strip():
             nouns = f"{name} {table.path} {_LOG_NOUNS if table.is_log else ''}"
             self._question = read_question(question, table, self._columns, nouns=nouns)
+        self._names_records = self._question is not None and bool(self._question.rows)
+        # The lines of a log tell of failures, beside which its entries say less.
+        is_text = table.is_log or table.misses_records
+        if not is_text and self._leaves_open(question):
+            failed = _failed_records(self._columns)
+            self.tells_of_failures = failed is not None
+            self._question = failed or self._question
+
+    def _leaves_open(self, text: str) -> bool:
+        """Return whether the question sets no condition, and does not ask for other records."""
+        if self._question is None:
+            return True
+        if self._question.conditions or self._question.is_counting:
+            return False
+        return asks_for_failures(text) or is_request(text)
 
     @cached_property
     def relevance(self) -> float:
         """How much of the question the table answers. 0 without a question."""
         if self._question is None:
             return 0.0
+        if self.tells_of_failures:
+            # Of suites and their tests, which are more, the tests.
+            return 2.0 - 0.5 / len(self._question.rows)
         named = min(len(self._question.columns), _MAX_ASKED_COLUMNS)
         return 2.0 * len(self.telling) + 0.5 * named
 
@@ -117,7 +147,7 @@ class TableSketch:
     @property
     def has_matches(self) -> bool:
         """Whether the question names records."""
-        return self._question is not None and bool(self._question.rows)
+        return self._names_records
 
     @cached_property
     def headline(self) -> str:
@@ -236,6 +266,12 @@ class TableSketch:
 
     def _write_conditions(self, lines: Lines, question: TableQuestion) -> None:
         total = len(self._table.rows)
+        if self.tells_of_failures:
+            # In one line, so that nobody takes the number for an answer to the question.
+            with_text = one_line(question.conditions[0].text, max_chars=_MAX_CONDITION_CHARS)
+            number = f"{question.total:,} of {total:,}"
+            lines.add(f"Records that may tell of failures, with {with_text}: {number}")
+            return
         if question.conditions or question.rows:
             lines.add(f"For the {self._question_name}:")
         if not question.is_claimed:
@@ -424,12 +460,15 @@ class TableSketch:
         """
         keys: list[int] = []
         texts: dict[int, int] = {}
+        # The names of tests are long.
+        max_chars = _MAX_CELL_CHARS if self.tells_of_failures else _MAX_CELL_CHARS // 2
         for column in self._columns:
-            if self._widths[column.index] > _MAX_CELL_CHARS // 2:
+            if self._widths[column.index] > max_chars:
                 continue
             if column.is_unique:
                 keys.append(column.index)
-            if not (column.is_numeric or column.is_date or column.is_flag):
+            is_text = not (column.is_numeric or column.is_date or column.is_flag)
+            if is_text and not (self.tells_of_failures and is_id_name(column.path)):
                 texts[column.index] = len(column.counts)
         names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
         messages: list[int] = []
@@ -468,6 +507,50 @@ def _is_readable(cell: Cell) -> bool:
     return cell is not None and cell != "" and not cell_text(cell).startswith(("[{", "[]"))
 
 
+def _failed_records(columns: Sequence[Column]) -> TableQuestion | None:
+    """Return the records that tell of a failure as if a question asked for them, or None.
+
+    Args:
+        columns: The columns of the table.
+    """
+    for column in columns:
+        verdicts = [cell for cell in column.counts if cell_text(cell).casefold() in _VERDICTS]
+        if verdicts and column.is_category:
+            text = f"{_name(column.name)} = {' or '.join(map(cell_text, verdicts))}"
+            rows = {row for row, cell in enumerate(column.cells) if cell in verdicts}
+            return _question_for(rows, (column.index,), text, columns)
+    fields: dict[str, int] = {}
+    rows = set()
+    for column in columns:
+        names = [name for name in column.path.split(".") if name.casefold() in _FIELDS]
+        if names and not (column.is_numeric or column.is_flag):
+            filled = _filled(column)
+            if filled:
+                fields.setdefault(names[0], column.index)
+            rows |= filled
+    if not rows:
+        return None
+    text = " or ".join(map(_name, fields))
+    return _question_for(rows, tuple(fields.values()), text, columns)
+
+
+def _filled(column: Column) -> set[int]:
+    return {row for row, cell in enumerate(column.cells) if cell not in _NOTHING}
+
+
+def _question_for(
+    rows: set[int], compared: tuple[int, ...], text: str, columns: Sequence[Column]
+) -> TableQuestion:
+    # What only failed records have says why they failed.
+    reasons = []
+    for column in columns:
+        filled = _filled(column)
+        if filled and filled <= rows and len(rows) < len(column.cells):
+            reasons.append(column.index)
+    condition = Condition(compared, text, frozenset(rows))
+    return TableQuestion(tuple(reasons), (condition,), None, tuple(sorted(rows)), len(rows))
+
+
 # About 400 tokens, as in previews. Whole records take the room beyond it.
 _SKETCH_CHARS: Final = 1_600
 _MAX_TABLES: Final = 5
@@ -494,15 +577,14 @@ class ResultSketch:
         self._fields = records.fields
         self._total_rows = sum(table.total_rows for table in records.tables)
         self._are_more_tables = len(records.tables) > _MAX_TABLES
-        tables = records.tables[:_MAX_TABLES]
         sketches = []
-        for table_name, table in zip(records.names(name), tables, strict=False):
+        for table_name, table in zip(records.names(name), records.tables, strict=False):
             sketches.append(
                 TableSketch(table, question, name=table_name, question_name=question_name)
             )
         # The table that the question is about comes first, or else the largest.
         sketches.sort(key=lambda sketch: -sketch.relevance)
-        self._first, *self._others = sketches
+        self._first, *self._others = sketches[:_MAX_TABLES]
         for other in self._others:
             self._first.note_other(other)
 
@@ -510,6 +592,11 @@ class ResultSketch:
     def is_answer(self) -> bool:
         """Whether all that the question asks is read, so that the sketch answers it."""
         return self._first.is_answer
+
+    @property
+    def tells_of_failures(self) -> bool:
+        """Whether the first table has records that may tell of failures."""
+        return self._first.tells_of_failures
 
     @property
     def has_matches(self) -> bool:
