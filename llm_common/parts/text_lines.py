@@ -94,9 +94,19 @@ _MAX_LINES_BEFORE: Final = 6
 _HINTS: Final = (
     *("error", "err!", "fail", "fatal", "panic", "exception", "traceback", "denied", "abort"),
     *("fault", "killed", "not found", "cannot find", "could not", "unable to", "undefined ref"),
-    *("not ok", "critical", "severe", "refused", "timed out", "no such", "unhandled", "non-zero"),
+    *("not ok", "critical", "severe", "refused", "timed out", "no such", "unhandled"),
     *("exit", "out of memory", "caused by", "core dumped", "terminated", "cannot connect"),
-    *("assert", "stopped", "\u25cf", "\u2715", "\u2716", "\u2717", "\u2718", "\u00d7"),
+    *(
+        "assert",
+        "stopped",
+        "unexpected",
+        "\u25cf",
+        "\u2715",
+        "\u2716",
+        "\u2717",
+        "\u2718",
+        "\u00d7",
+    ),
 )
 _FAILED: Final = re.compile(
     # marks of runners, compilers and shells at the beginning
@@ -112,27 +122,33 @@ _FAILED: Final = re.compile(
     r"|\blevel=[\"']?(?i:error|fatal|critical|panic)\b|(?:^|\s)(?i:fatal): "
     # outcomes
     r"|\s(?:FAILED|FAIL)\b(?!\s*[=:]\s*0)|\b(?i:build|command|job|step|test|tests) (?i:failed)\b"
-    r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
+    r"|\bUNEXPECTED\b|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
     r"|\b[1-9]\d* (?:failed|failing|failures?|errors?)\b(?![.\-/]\w)"
-    r"|\bexit(?:ed)?(?: with)?(?: code| status)?:? [1-9]\d{0,2}\b"
-    r"|non-zero exit|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
+    r"|\bexit(?:ed)?(?: with| code| status){1,2}:? [1-9]\d{0,2}\b|\+ exit [1-9]"
+    r"|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
     r"|^\s*(?:Killed|Aborted|Terminated)\b"
-    # phrases
-    r"|^(?:\w[\w./-]{0,40}: )?[Ff]ailed to |(?i:command not found|no such file or directory"
+)
+# Phrases of programs. A line that says that it warns or informs tells of no failure by them.
+_PHRASES: Final = re.compile(
+    r"^(?:\w[\w./-]{0,40}: )?[Ff]ailed to |(?i:command not found|no such file or directory"
     r"|permission denied|connection refused|cannot connect"
     r"|undefined reference|unhandled (?:exception|rejection)|cannot find (?:module|symbol|name)"
     r"|timed out|(?:could not|unable to) (?:find|resolve|connect|open|read))"
 )
+_MILD: Final = re.compile(r"\b(?:(?i:warn(?:ing)?)|INFO|DEBUG|TRACE)\b")
 _NONE: Final = re.compile(
     r"\b(?:0|no|zero|without|ignored)\s+(?:\w+\s+)?(?:errors?|failures?|failed|exceptions?)\b"
     r"|\b(?:errors?|failures?|failed|fail)\s*[:=]\s*0\b",
     re.IGNORECASE,
 )
-# A test that was skipped, or was expected to fail, did not. Its reason may speak of errors.
+# A test that was skipped, or was expected to fail, did not. Its reason may speak of errors, as may
+# the source of a program.
 _PASSED: Final = re.compile(
     r"^\s*(?:[\u2713\u2714]|ok\b|PASS\b)|(?:\bok|\bPASS(?:ED)?|\bpassed|[\u2713\u2714])\s*(?:\[.{0,9}\])?$"
     r"|(?:^|\s)(?:XFAIL|SKIP(?:PED)?)\b|\.{3} (?:skipped|expected failure|ignored)\b"
     r"|\s\#\s(?i:todo|skip)\b|\u2716 \d+ problems? \(0 errors"
+    # the format of a message in a program
+    r"|[\"'`][^\"'`]*%[dfqrsvx+][^\"'`]*[\"'`]"
 )
 # What belongs to the line before it: a deeper line, a marked one, a further cause.
 _GOES_ON: Final = re.compile(
@@ -182,7 +198,10 @@ def failed_lines(text: TextLines) -> Iterator[int]:
         hinted |= text.in_any_case(hint, is_word=False)
     for index in sorted(hinted):
         line = text.lines[index][:_READ_CHARS]
-        if not _PASSED.search(line) and _FAILED.search(_NONE.sub("", line)):
+        if not _PASSED.search(line) and (
+            _FAILED.search(_NONE.sub("", line))
+            or (_PHRASES.search(line) and not _MILD.search(line))
+        ):
             yield index
 
 

@@ -268,3 +268,33 @@ def test_what_failed_is_shown(output: Output, question: str) -> None:
 @pytest.mark.parametrize("output", SUCCEEDING, ids=lambda output: output.tool)
 def test_no_failure_is_told_of_where_nothing_failed(output: Output) -> None:
     assert failures_in(TextLines(output.text)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "09:35:09     INFO -  unable to execute gcc: No such file or directory",
+        "[javac] warning: [path] bad path element: no such file or directory",
+        "WARN 41 --- [main] o.s.Pool : could not connect to the cache, tries again",
+        "    exit 1",
+        '    t.Errorf("total: got error: %v", err)',
+        '        asprintf(text, "Unknown error: %d", number);',
+    ],
+)
+def test_warnings_and_the_source_of_a_program_tell_of_no_failure(line: str) -> None:
+    assert failures_in(TextLines(f"compiled a\n{line}\ncompiled b")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "09:35:09     INFO -  TEST-UNEXPECTED-TIMEOUT | orders.py | no output in 370 seconds",
+        "10:00:01     INFO - ERROR: no answer",
+        "gcc: No such file or directory",
+        "+ exit 2",
+        "The command exited with 1",
+        "Process finished with exit code 3",
+    ],
+)
+def test_a_failure_tells_of_itself_whatever_the_level_of_its_line(line: str) -> None:
+    assert failures_in(TextLines(f"compiled a\n{line}\ncompiled b")) == [range(1, 2)]
