@@ -268,9 +268,9 @@ class TableSketch:
         total = len(self._table.rows)
         if self.tells_of_failures:
             # In one line, so that nobody takes the number for an answer to the question.
-            with_text = one_line(question.conditions[0].text, max_chars=_MAX_CONDITION_CHARS)
-            number = f"{question.total:,} of {total:,}"
-            lines.add(f"Records that may tell of failures, with {with_text}: {number}")
+            text = one_line(question.conditions[0].text, max_chars=_MAX_CONDITION_CHARS)
+            head = f"Records that may tell of failures, with {text}"
+            lines.add(f"{head}: {question.total:,} of {total:,}")
             return
         if question.conditions or question.rows:
             lines.add(f"For the {self._question_name}:")
@@ -513,41 +513,30 @@ def _failed_records(columns: Sequence[Column]) -> TableQuestion | None:
     Args:
         columns: The columns of the table.
     """
+    compared: dict[str, int] = {}
+    rows: set[int] = set()
     for column in columns:
-        verdicts = [cell for cell in column.counts if cell_text(cell).casefold() in _VERDICTS]
-        if verdicts and column.is_category:
-            text = f"{_name(column.name)} = {' or '.join(map(cell_text, verdicts))}"
-            rows = {row for row, cell in enumerate(column.cells) if cell in verdicts}
-            return _question_for(rows, (column.index,), text, columns)
-    fields: dict[str, int] = {}
-    rows = set()
-    for column in columns:
-        names = [name for name in column.path.split(".") if name.casefold() in _FIELDS]
-        if names and not (column.is_numeric or column.is_flag):
-            filled = _filled(column)
-            if filled:
-                fields.setdefault(names[0], column.index)
-            rows |= filled
+        fields = [name for name in column.path.split(".") if name.casefold() in _FIELDS]
+        if fields and not (column.is_numeric or column.is_flag):
+            text = _name(fields[0])
+            telling = set(column.counts) - _NOTHING
+        elif column.is_category:
+            telling = {cell for cell in column.counts if cell_text(cell).casefold() in _VERDICTS}
+            text = f"{_name(column.name)} = {' or '.join(sorted(map(cell_text, telling)))}"
+        else:
+            continue
+        if telling:
+            compared.setdefault(text, column.index)
+            rows |= {row for row, cell in enumerate(column.cells) if cell in telling}
     if not rows:
         return None
-    text = " or ".join(map(_name, fields))
-    return _question_for(rows, tuple(fields.values()), text, columns)
-
-
-def _filled(column: Column) -> set[int]:
-    return {row for row, cell in enumerate(column.cells) if cell not in _NOTHING}
-
-
-def _question_for(
-    rows: set[int], compared: tuple[int, ...], text: str, columns: Sequence[Column]
-) -> TableQuestion:
-    # What only failed records have says why they failed.
     reasons = []
     for column in columns:
-        filled = _filled(column)
+        filled = {row for row, cell in enumerate(column.cells) if cell not in _NOTHING}
+        # What only failed records have says why they failed.
         if filled and filled <= rows and len(rows) < len(column.cells):
             reasons.append(column.index)
-    condition = Condition(compared, text, frozenset(rows))
+    condition = Condition(tuple(compared.values()), " or ".join(compared), frozenset(rows))
     return TableQuestion(tuple(reasons), (condition,), None, tuple(sorted(rows)), len(rows))
 
 
