@@ -6,18 +6,84 @@ himself. A question is answered if the count that the preview states for it is t
 the questions that the records cannot answer (averages, vague words, relative times) nothing may be
 stated. `make test` holds that nothing is false, with other seeds.
 
+The reports of test runners in a folder, such as `python/test/files` of the public repository
+EnricoMi/publish-unit-test-result-action (Apache-2.0), are previewed without a question. Their own
+elements tell which tests failed: how many of the first six names are in the preview, beside those
+in as many characters of the beginning, and does a preview tell of failures where none failed?
+
     python -m benchmarks.quality_claims            # 2,000 questions of each generator
     python -m benchmarks.quality_claims 5 1000     # another seed, 1,000 questions
+    LLM_COMMON_EVAL_REPORTS=FOLDER python -m benchmarks.quality_claims
 """
 
+import os
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
 
+from llm_common.parts.result_parts import ResultParts
 from tests.oracle import other_hand, templates
 from tests.oracle.verdicts import verdict_of
 
+REPORTS: Final = os.environ.get("LLM_COMMON_EVAL_REPORTS")
+_PREVIEW_CHARS: Final = 1_600
+_MIN_CHARS: Final = 3_000
+_MAX_NAMES: Final = 6  # of one report
+_NAME_CHARS: Final = 40  # of a name, which a preview may clip
+_TESTS: Final = {"testcase", "test-case", "test", "UnitTestResult"}
+_FAILED: Final = {"Fail", "Failed", "Failure", "Error"}
+
+
+def reports(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each report of a folder with the names of the tests that failed."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in {".xml", ".trx"}:
+            continue
+        text = path.read_text("utf-8-sig", "replace")
+        with suppress(ET.ParseError):
+            names = list(_failed(ET.fromstring(text.encode())))
+            if len(text) >= _MIN_CHARS:
+                yield text, names
+
+
+def _failed(root: ET.Element) -> Iterator[str]:
+    for test in root.iter():
+        parts = {part.tag.rpartition("}")[2] for part in test}
+        verdict = test.get("result") or test.get("outcome")
+        is_failed = not parts.isdisjoint({"failure", "error"}) or verdict in _FAILED
+        if test.tag.rpartition("}")[2] in _TESTS and is_failed:
+            yield test.get("name") or test.get("testName") or ""
+
+
+def measure_reports(folder: Path) -> None:
+    """Print how many of the failed tests previews name, and whether they tell of others."""
+    shares: list[float] = []
+    of_heads: list[float] = []
+    told: Counter[bool] = Counter()
+    passed = 0
+    for text, failed in reports(folder):
+        preview = ResultParts(text, text, "").excerpt(_PREVIEW_CHARS).text
+        told[bool(failed)] += "may tell of failures" in preview
+        if not failed:
+            passed += 1
+            continue
+        names = [name[:_NAME_CHARS] for name in failed]
+        most = min(len(names), _MAX_NAMES)
+        for held, shown in ((shares, preview), (of_heads, text[:_PREVIEW_CHARS])):
+            held.append(min(sum(name in shown for name in names) / most, 1.0))
+    print("| reports with failures | told | names shown | in the beginning | without | told |")
+    print("|---|---|---|---|---|---|")
+    means = [sum(each) / max(len(each), 1) for each in (shares, of_heads)]
+    shown = " | ".join(f"{mean:.2f}" for mean in means)
+    print(f"| {len(shares)} | {told[True]} | {shown} | {passed} | {told[False]} |")
+
 
 def main() -> None:
-    """Print a row for each generator."""
+    """Print a row for each generator, and one for the reports in a folder."""
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 9_917
     questions = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000
     print("| questions | stated and true | false | not stated | rightly not stated |")
@@ -27,6 +93,8 @@ def main() -> None:
         told = [verdict.outcomes[name] for name in ("right", "silent", "rightly silent")]
         right, silent, rightly = told
         print(f"| {label} | {right:,} | {len(verdict.false):,} | {silent:,} | {rightly:,} |")
+    if REPORTS:
+        measure_reports(Path(REPORTS))
 
 
 if __name__ == "__main__":
