@@ -454,10 +454,7 @@ class TableSketch:
 
     @cached_property
     def _naming_columns(self) -> list[int]:
-        """Indexes of the columns that name a record: the most distinct short text, and a key.
-
-        What an entry of a log says comes first.
-        """
+        """Indexes of the columns that name a record: the most distinct short text, and a key."""
         keys: list[int] = []
         texts: dict[int, int] = {}
         # The names of tests are long.
@@ -471,10 +468,7 @@ class TableSketch:
             if is_text and not (self.tells_of_failures and is_id_name(column.path)):
                 texts[column.index] = len(column.counts)
         names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
-        messages: list[int] = []
-        if self._table.is_log:
-            messages = [column.index for column in self._columns if column.name == "message"]
-        return [*messages, *names[:1], *keys[:1]]
+        return [*names[:1], *keys[:1]]
 
     @cached_property
     def _widths(self) -> list[int]:
