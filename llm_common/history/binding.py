@@ -4,11 +4,12 @@ A sentence gets points for words that bind in some language (`binding_words.py`)
 its words and its position. What lasts by its own words holds for the conversation: "never", "from
 now on", a fact about the user. Weaker words hold only alone in a message, in a line before the
 request, or as commands before a question. What was for one answer, and a consent, holds no longer.
-A sentence that names only how long another one holds belongs to that one.
+A sentence that names only how long another one holds belongs to that one, and so do an exception
+and the list behind a colon. What changes or lifts an earlier sentence holds as that one does.
 
-Only what the user typed can hold. Fenced and quoted text, lines of data, lists and code in a long
-message, and its long lines are pasted. Behind a label, as in `[IMPORTANT]` or `<rule>`, a sentence
-still holds.
+Only what the user typed can hold. Fenced and quoted text, lines of data, comments, what follows a
+heading or "Summarise this:", lists and code in a long message, and its long lines are pasted.
+Behind a label, as in `[IMPORTANT]` or `<rule>`, a sentence still holds.
 
 Other sentences are ordered by points, by their brevity, and by how rare their words are among the
 user's sentences: what was said once says more than a request in the form of twenty others.
@@ -24,11 +25,14 @@ from typing import Final, Literal, NamedTuple
 from llm_common.history.binding_words import (
     ADVERSATIVES,
     COMMANDS,
+    DEEDS,
     FRAME,
     JOINERS,
     MANNERS,
     NO_WAYS,
+    OBJECTS,
     POLITE,
+    PRESENTERS,
     SIGNS,
     TASKS,
     WAYS,
@@ -36,6 +40,7 @@ from llm_common.history.binding_words import (
     Cue,
 )
 from llm_common.history.message_shapes import HistoryMessage
+from llm_common.ranking.lexical import search_stems
 from llm_common.text.sentences import sentences_in
 
 MIN_RULE_POINTS: Final = 3
@@ -60,16 +65,28 @@ _POINTS: Final[dict[Cue, int]] = {
     "limits": 1,
     "corrects": 1,
     "instead": 1,
+    "states": 2,
     "spends": 0,
     "points": 0,
+    "tells": 0,
+    "muses": 0,
+    "lifts": 0,
+    "grants": 0,
+    "conditions": 0,
+    "heads": 0,
+    "continues": 0,
+    "bars": 0,
 }
 _LASTING: Final[frozenset[Cue]] = frozenset(
     {"forbids", "bans", "lasts", "fact", "wishes", "agreed"}
 )
-_AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"negates", "excludes", "keeps"})
-_AT_SENTENCE_START: Final[frozenset[Cue]] = frozenset({"corrects", "agrees", "refuses"})
+_AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"bars", "negates", "excludes", "keeps"})
+_AT_SENTENCE_START: Final[frozenset[Cue]] = frozenset(
+    {"corrects", "agrees", "refuses", "states", "muses", "continues"}
+)
 
-Scope = Literal["conversation", "answer", "unplaced"]
+# A change holds if something that it changes was said before.
+Scope = Literal["conversation", "change", "answer", "unplaced"]
 
 # Only messages that no model answers can be a talk of people, who bind nobody with it.
 _MIN_TALK_SENTENCES: Final = 100
@@ -79,8 +96,8 @@ _MAX_SENTENCE_CHARS: Final = 500
 _MAX_TYPED_CHARS: Final = 800  # of a message without a paste
 _MAX_TYPED_LINE: Final = 600
 _MIN_QUOTE_CHARS: Final = 200  # a shorter quote may be a name, or what to write
-_MIN_WORDS: Final = 3
 _MIN_SIGNS: Final = 5
+_MIN_TASK_WORDS: Final = 3
 _MIN_RARE_CHARS: Final = 4
 _OF_RARITY: Final = 2
 _OF_PLACE: Final = 2  # of a line before the request
@@ -98,19 +115,37 @@ _FENCED = re.compile(
     r"|<<<(?P<nonce>\w+)$.*?^(?P=nonce)>>>",
     re.MULTILINE | re.DOTALL,
 )
+_CUT: Final = "\n|\n"  # a line of data in place of a pasted text
 _LONG_QUOTE = re.compile(r"[\"“„«][^\"“”„«»]{200,}[\"”“»]")
-_DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\dT|(?:INFO|WARN|ERROR|DEBUG)\b)")
+# Its words are not the user's. It may end with the sentence, whose last mark is left out. An
+# apostrophe within a word ends no quotation.
+_QUOTED = re.compile(
+    r"(?<!\w)[\"“„«][^\"“”„«»]*(?:[\"”“»]|$)|`[^`]*`"
+    r"|(?<![\w'])['‘](?=[^\W\d])(?:[^'’]|['’](?=\w)){1,400}(?:['’](?!\w)|$)"
+)
+_INNER_END = re.compile(r"(?<=[.!?…]) ")
+_DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\d[T ]\d|(?:INFO|WARN|ERROR|DEBUG)\b)")
 # Before a rule: "[IMPORTANT] Never push" and "<rule>Never push</rule>". Logs have levels instead.
 _LABEL = re.compile(
     r"\s*(?:\[(?!(?i:INFO|WARN|ERROR|DEBUG|Errno)\b)[^\W\d_][\w -]{0,30}\]:?\s+"
     r"|<(?P<tag>[^\W\d_][\w-]{0,30})>)"
 )
 # Lists and code, which people paste more often than they type them.
-_LISTED_LINE = re.compile(r"\s*(?:[-*+•#&]|\(?\w{1,2}[.):])\s|.*[;{}\\]\s*$|\s{4}")
+_LIST_LINE = re.compile(r"\s*(?:[-*+•&]|\(?\w{1,2}[.):])\s")
+_CODE_LINE = re.compile(r"\s*(?:#|//)|.*[;{}\\]\s*$|\s{4}")
+# What presents a text of others: its heading, and the head of a mail.
+_HEADING = re.compile(
+    r"\s*(?:#{1,6} \S|(?i:from|to|subject|date|von|an|betreff|de|à|objet|para|asunto): \S)"
+)
 # Somebody else's sentence.
 _OTHERS = re.compile(
     r"(?:they|he|she|it|there|this|that|but|and|so|because|title|your"
-    r"|you(?! must| should| may| need))\b"
+    r"|you(?! must| should| may| need| can|'re not)|(?:please )?don't \w+ (?:it|that|this|them)"
+    r"|(?:the|my|our) (?:[\w-]+ ){1,3}?(?:never|always) \w+s)\b"
+)
+# Only says that what follows corrects something.
+_LEAD = re.compile(
+    r"(?:no|again|like i said|as i said|i told you(?: already)?)(?=[,.!…:])[\W_]+(?=\w)"
 )
 _ADVERB = re.compile(r"(?<![\w'])(i|i'm|we) (?:(?!only|exclus|sole)\w+ly|really|also|just) ")
 _PROCEEDS = re.compile(r"\b(?:go ahead|proceed)\b")
@@ -221,13 +256,13 @@ def user_words(
         if reply := reply_in(message):
             replies.append(reply)
         sentences += _sentences_of(message, is_reply=reply is not None)
+    earlier = [Sentence(position, text, "conversation", 0) for position, text in held]
+    _place_changes([*earlier, *sentences])
     is_talk = not is_answered and len(sentences) >= _MIN_TALK_SENTENCES
     spread = Counter(word for sentence in sentences for word in sentence.words)
     few = 1 + len(sentences) // _FEW_SENTENCES
 
-    newest: dict[str, Sentence] = {}
-    for position, text in held:
-        newest[text.casefold()] = Sentence(position, text, "conversation", 0)
+    newest = {sentence.text.casefold(): sentence for sentence in earlier}
     for sentence in sentences:
         key = sentence.text.casefold()
         if key in newest and newest[key].holds and (sentence.is_named or not sentence.holds):
@@ -240,6 +275,25 @@ def user_words(
             sentence.points += _OF_RARITY * rare / len(sentence.words)
         newest[key] = sentence
     return UserWords(sorted(newest.values(), key=_order), replies)
+
+
+def _place_changes(sentences: Iterable[Sentence]) -> None:
+    """Let what changes or lifts an earlier sentence hold as that one does.
+
+    A permission does so unless it may be the consent that the earlier sentence asks for.
+    """
+    topics: set[str] = set()
+    free_topics: set[str] = set()  # of sentences that ask for no consent
+    for sentence in sentences:
+        cues = _cues(sentence.text)
+        stems = search_stems(sentence.text) if sentence.scope in ("change", "conversation") else ()
+        if sentence.scope == "change":
+            lifted = topics if "lifts" in cues else free_topics
+            is_about = ("heads" in cues and topics) or not lifted.isdisjoint(stems)
+            sentence.scope = "conversation" if is_about else "unplaced"
+        if sentence.holds:
+            topics.update(stems)
+            free_topics.update(() if "conditions" in cues else stems)
 
 
 def _order(sentence: Sentence) -> tuple[bool, float, int]:
@@ -261,7 +315,7 @@ def reply_in(message: HistoryMessage) -> Sentence | None:
 
 @lru_cache(maxsize=8_192)
 def _is_reply(sentence: str) -> bool:
-    text = _plain(sentence)
+    text = sentence.casefold().replace("’", "'")  # with its first word
     cues = _cues(sentence)
     if _QUESTION.search(text) or cues & {"lasts", "forbids", "bans", "always"}:
         return False
@@ -274,7 +328,7 @@ def _is_reply(sentence: str) -> bool:
 
 def is_task(message: HistoryMessage) -> bool | None:
     """Return whether a message of the user asks for work. None if that is not certain."""
-    if reply_in(message) is not None or len(message.text.split()) < _MIN_WORDS:
+    if reply_in(message) is not None or len(message.text.split()) < _MIN_TASK_WORDS:
         return False
     sentences = _sentences_of(message, is_reply=False)
     if all(sentence.holds for sentence in sentences):
@@ -294,14 +348,18 @@ def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
     read_text = message.text[:_READ_CHARS].rstrip()
     lines = typed_lines(read_text)
     sentences: list[Sentence] = []
-    is_framed = False
+    belongs = False  # to what holds before: behind a frame, or as an item of its list
     for index, line in enumerate(lines):
         texts = line.sentences
         is_apart = index == 0 and _are_apart(texts)
-        is_joined = is_framed
+        is_item = belongs and line.is_listed
+        is_joined = belongs
         for text in texts:
+            # An exception, or to what else it applies.
+            continues = line.is_typed and "continues" in _cues(text)
+            continues = continues and bool(sentences) and sentences[-1].holds
             scope: Scope = "conversation"
-            if not is_framed:
+            if not belongs and not continues:
                 scope = _scope(text, line, is_apart=is_apart, is_reply=is_reply)
             sentence = _sentence(message.position, text, scope)
             # Records, pages and chats have labels too, so such a line is only read for what holds.
@@ -311,24 +369,27 @@ def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
                 # A request behind it says that the first line is not the whole of it.
                 is_leading = index == 0 and len(lines) > 1
                 sentence.points += _OF_PLACE * (is_apart or is_leading)
-            if is_joined and sentence.holds and sentences[-1].holds:
+            if (is_joined or continues) and sentence.holds and sentences[-1].holds:
                 sentence = _sentence(message.position, f"{sentences.pop().text} {text}", scope)
             # A rule without its end, such as its condition, may be another rule.
             is_cut = len(message.text) > _READ_CHARS and read_text.endswith(text)
             sentence.is_named = sentence.holds and (is_cut or len(text) > _MAX_SENTENCE_CHARS)
             sentences.append(sentence)
             is_joined = True
-            is_framed = is_framed or (sentence.holds and is_frame(text))
-        is_framed = is_joined and sentences[-1].holds and is_frame(texts[-1])
-        if is_framed:
+            belongs = belongs or (sentence.holds and is_frame(text))
+        next_line = lines[index + 1] if index + 1 < len(lines) else None
+        is_listed = next_line is not None and next_line.is_typed and next_line.is_listed
+        belongs = is_item and is_listed
+        is_open = texts[-1].endswith(":")
+        if is_joined and sentences[-1].holds and (is_open or is_frame(texts[-1])):
             rest = read_text.partition(texts[-1])[2].lstrip()
-            next_line = lines[index + 1] if index + 1 < len(lines) else None
-            is_framed = (
+            belongs = (
                 next_line is not None
                 and next_line.is_typed
                 and rest.startswith(next_line.sentences[0])
+                and (is_listed or is_frame(texts[-1]))
             )
-            sentences[-1].frames_paste = bool(rest) and not is_framed
+            sentences[-1].frames_paste = bool(rest) and not belongs
     return sentences
 
 
@@ -353,29 +414,49 @@ def _names_work(text: str) -> bool:
     """Return whether a sentence begins as one that asks for work, or tells something."""
     first, second = _first_words(text)
     # "When you cite something, use the source" tells how, where "when did" would ask.
-    is_way = f"{first} {second}" in ("when you", "do not")
+    is_way = f"{first} {second}" in ("when you", "when you're") or "states" in _cues(text)
     return first in NO_WAYS and not is_way and not (first in TASKS and second in MANNERS)
 
 
 def _scope(text: str, line: "Line", *, is_apart: bool, is_reply: bool) -> Scope:
     """Return for what a sentence was said, by its words and its position."""
     cues = _cues(text)
-    if "lasts" in cues and line.is_typed:
+    if line.is_typed and ("lasts" in cues or _heads_rules(text)):
         return "conversation"
-    if is_reply or "spends" in cues or _is_reply(text):
+    if "spends" in cues or _is_reply(text):
         return "answer"
-    plain = _plain(text)
-    if not line.is_typed or "points" in cues or _OTHERS.match(plain):
+    is_of_reply = is_reply and not cues & {"forbids", "bans"}
+    if is_of_reply or not line.is_typed or cues & {"points", "tells", "muses"}:
         return "unplaced"
+    if not _OTHERS.match(_plain(text)) and _binds(text, is_apart=is_apart):
+        return "conversation"
+    return "change" if cues & {"lifts", "grants"} and not _is_work(text) else "unplaced"
+
+
+def _binds(text: str, *, is_apart: bool) -> bool:
+    """Return whether a sentence binds by its words, or as a command apart from a request."""
+    cues = _cues(text)
     points = binding_points(text)
-    if points >= MIN_RULE_POINTS and cues & _LASTING:
-        return "conversation"
+    # "Write a story in which he never sleeps" is about the story.
+    is_lasting = cues & _LASTING and (not _is_work(text) or cues & {"bars", "negates"})
+    if points >= MIN_RULE_POINTS and is_lasting:
+        return True
+    return is_apart and (points >= _MIN_POINTS_APART or _is_way(text))
+
+
+def _is_work(text: str) -> bool:
+    """Return whether a sentence begins as one that asks for work."""
     first, second = _first_words(text)
-    is_way = first in WAYS or (first in TASKS and second in MANNERS)
-    is_way = is_way and not text.endswith((":", "?"))
-    if is_apart and (points >= _MIN_POINTS_APART or is_way):
-        return "conversation"
-    return "unplaced"
+    return first in TASKS and second not in MANNERS
+
+
+def _is_way(text: str) -> bool:
+    """Return whether a sentence says how to work, and names no work."""
+    first, second = _first_words(text)
+    is_work = (
+        second in OBJECTS or (first in DEEDS and second in ("the", "a", "an")) or _is_work(text)
+    )
+    return first in WAYS | TASKS and not is_work and not text.endswith((":", "?"))
 
 
 @lru_cache(maxsize=8_192)
@@ -383,6 +464,12 @@ def _first_words(text: str) -> tuple[str, str]:
     """Return the first two words of a sentence that are not of politeness."""
     words = [word for word in _WORD.findall(_plain(text)) if word not in POLITE]
     return (*words[:2], "", "")[:2]
+
+
+def _heads_rules(text: str) -> bool:
+    """Return whether a text is the heading of rules."""
+    heads = _patterns(with_signs=False)["heads"]
+    return text.rstrip().endswith(":") and heads.search(_plain(text)) is not None
 
 
 def is_frame(text: str) -> bool:
@@ -406,11 +493,13 @@ class Line(NamedTuple):
     Attributes:
         sentences: The sentences of the line without its label.
         is_typed: Whether the user typed it. Others may be pasted.
+        is_listed: Whether it is an item of a list.
         is_labelled: Whether a label was before it.
     """
 
     sentences: tuple[str, ...]
     is_typed: bool
+    is_listed: bool
     is_labelled: bool
 
 
@@ -419,42 +508,65 @@ def typed_lines(text: str) -> Sequence[Line]:
     """Return the lines that a user may have typed, without fenced and quoted text and data."""
     # Not without any closing: a paste may have thousands of openings, and each would look for one.
     if "```" in text or "~~~" in text or ">>>" in text:
-        text = _FENCED.sub("\n", text)
+        text = _FENCED.sub(_CUT, text)
     if len(text) > _MIN_QUOTE_CHARS:
-        text = _LONG_QUOTE.sub("\n", text)
+        text = _LONG_QUOTE.sub(_CUT, text)
+    paragraphs = re.split(r"\n\s*\n", text.strip())
     lines = [line for line in text.split("\n") if line.strip()]
+    outer = [number for number, line in enumerate(lines) if line != _CUT.strip()]
     is_short = len(text) <= _MAX_TYPED_CHARS
+    last_start = len(lines) - len([line for line in paragraphs[-1].split("\n") if line.strip()])
+    pasted_from = len(lines)  # the first line of a presented text
     typed: list[Line] = []
     for number, line in enumerate(lines):
-        written, label = line, None
-        if _DATA_LINE.match(line):
-            label = _LABEL.match(line)
-            if label is None:
-                continue
+        if number == last_start and pasted_from < number:
+            pasted_from = len(lines)
+        written = line
+        label = _LABEL.match(line)
+        if label is not None:
             written = line[label.end() :].rstrip().removesuffix(f"</{label['tag']}>")
-            if _DATA_LINE.match(written):
-                continue
+        if _DATA_LINE.match(written):
+            continue
         # Before and behind a paste, people type one line.
-        is_outer = number in (0, len(lines) - 1) and not _LISTED_LINE.match(line)
+        is_listed = _LIST_LINE.match(line) is not None
+        is_outer = number in (outer[0], outer[-1]) and not is_listed
         is_typed = len(line) <= _MAX_TYPED_LINE and (is_short or is_outer)
-        sentences = tuple(sentences_in(written))
+        is_typed = is_typed and number < pasted_from and not _CODE_LINE.match(line)
+        # A quotation of several sentences stays whole.
+        masked = _QUOTED.sub(lambda quote: _INNER_END.sub("\0", quote[0]), written)
+        sentences = tuple(text.replace("\0", " ") for text in sentences_in(masked))
+        if _presents(line):
+            pasted_from = min(pasted_from, number + 1)
+            is_typed = is_typed and line.endswith(":")
         if sentences:
-            typed.append(Line(sentences, is_typed, label is not None))
+            typed.append(Line(sentences, is_typed, is_listed, label is not None))
     return typed
+
+
+def _presents(line: str) -> bool:
+    """Return whether a text of others follows: behind a heading, or what is to be done with it."""
+    lead, colon, _ = line.partition(":")
+    is_open = line.rstrip().endswith(":") and _first_words(lead)[0] in PRESENTERS
+    is_of_user = _heads_rules(line) or "lasts" in _cues(line)
+    is_lead = colon and (is_open or _is_work(lead)) and not is_of_user
+    return bool(is_lead) or _HEADING.match(line) is not None
 
 
 def _plain(sentence: str) -> str:
     # A capital İ would become two characters, of which the first is a word of English.
-    return sentence.casefold().replace("’", "'").replace("\u0307", "")
+    plain = sentence.casefold().replace("’", "'").replace("\u0307", "")
+    return _LEAD.sub("", plain).replace("do not ", "don't ")
 
 
 @lru_cache(maxsize=8_192)  # each fold reads the whole history again
 def _cues(sentence: str) -> frozenset[Cue]:
     """Return the kinds of words that bind in a sentence. A question has none."""
-    text = _ADVERB.sub(r"\1 ", _plain(sentence[:_MAX_SENTENCE_CHARS]))
-    words = len(_WORD.findall(text))
+    sentence = sentence[:_MAX_SENTENCE_CHARS]
+    if not _QUOTED.fullmatch(sentence):  # who puts all of it in quotes says it himself
+        sentence = _QUOTED.sub(" … ", sentence)
+    text = _ADVERB.sub(r"\1 ", _plain(sentence))
     is_signed = not text.isascii() and _SIGNED.search(text) is not None
-    is_short = words < _MIN_WORDS and not (is_signed and len(text) >= _MIN_SIGNS)
+    is_short = len(text) < _MIN_SIGNS if is_signed else len(_WORD.findall(text)) == 1
     if is_short or _QUESTION.search(text):
         return frozenset()
     patterns = _patterns(with_signs=is_signed)

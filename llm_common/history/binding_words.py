@@ -30,15 +30,28 @@ Cue = Literal[
     "points",
     "agrees",
     "refuses",
+    "states",
+    "tells",
+    "muses",
+    "lifts",
+    "grants",
+    "conditions",
+    "heads",
+    "continues",
+    "bars",
 ]
 
+_NEVER: Final = """
+    never nie niemals jamais nunca jamás nooit nigdy никогда
+    asla sakın mustn't must_not may_not mai_e_poi_mai
+"""
+
 WORDS: Final[Mapping[Cue, str]] = {
-    "forbids": """
-        never nie niemals jamais nunca jamás nooit nigdy никогда
-        asla sakın mustn't must_not may_not mai_e_poi_mai
-    """,
+    "forbids": _NEVER,
+    # The same, but only at the beginning of a clause.
+    "bars": _NEVER,
     "bans": """
-        forbidden prohibited disallowed off_limits not_allowed not_permitted no_account
+        forbidden prohibited disallowed off_limits hands_off not_allowed not_permitted no_account
         no_circumstances confidential untouched unchanged verboten untersagt keinesfalls
         unter_keinen_umständen vertraulich unverändert interdit* défense_de sous_aucun_prétexte
         confidentiel* prohibid* bajo_ningún confidencia* intact* vietat* proibit* riservat*
@@ -49,7 +62,7 @@ WORDS: Final[Mapping[Cue, str]] = {
     """,
     # Only at the beginning of a clause, where a negation is followed by a command.
     "negates": """
-        don't do_not dont nicht kein* nichts ne n'* pas_de pas_d'* aucun* nada non niente
+        don't do_not dont nicht kein* nichts ne n'* pas_de pas_d'* pas_plus aucun* nada non niente
         nessun* não nenhum* niet geen niets nie не ничего
     """,
     "excludes": """
@@ -67,7 +80,8 @@ WORDS: Final[Mapping[Cue, str]] = {
         только лишь исключительно sadece yalnızca yalnız
     """,
     "must": """
-        must mandatory required requires obligatory needs_to approval approved consent
+        must mandatory required requires obligatory needs_to has_to have_to approval approved
+        consent
         permission
         sign-off signature signatures muss müssen musst hat_zu sind_zu ist_zu pflicht genehmig*
         freigabe freigegeben zustimmung unterschrift* doit doivent devez il_faut exige*
@@ -96,6 +110,8 @@ WORDS: Final[Mapping[Cue, str]] = {
         make_sure be_sure remember_to i_want_you ask_me check_with
     """,
     "lasts": """
+        every_single_time next_time you_keep_*ing keep_doing anything_you_write
+        everything_you_write all_of_our for_all_of
         for_the_rest_of for_the_remainder_of rest_of_this rest_of_our from_here_on from_this_point
         for_this_session for_this_conversation for_this_chat for_our_conversation
         during_this_session during_this_conversation throughout_this throughout_our
@@ -128,8 +144,10 @@ WORDS: Final[Mapping[Cue, str]] = {
         больше свыше не_позднее en_fazla azami sınır* bütçe* son_tarih son_teslim aşan geçme*
     """,
     "fact": """
-        allerg* intoleran* vegan* vegetarian* coeliac celiac diabet* pregnant wheelchair asthma*
+        allerg* intoleran* colourblind colour-blind colorblind dyslexi* kosher halal vegan*
+        vegetarian* coeliac celiac diabet* pregnant wheelchair asthma*
         lactose laktos* gluten vertrage_kein* schwanger rollstuhl enceinte alérg* alergi*
+        végétarien* celiac*
         allergi* celíac* embarazad* intoller* incinta grávid* zwanger rolstoel uczulen* ciąż*
         аллерги* непереносим* беременн* вегетариан* alerji* hamile vejetaryen my_name_is
         ich_heiße je_m'appelle me_llamo se_llama mi_chiamo me_chamo mijn_naam nazywam меня_зовут
@@ -164,21 +182,27 @@ WORDS: Final[Mapping[Cue, str]] = {
         i'm_sensitive_to i_am_sensitive_to i'm_opposed_to i_am_opposed_to i'm_against
         i_am_against i_have_no_interest i_have_an_aversion i_have_a_phobia i_have_a_fear
         *_aversion_to *_phobia_of *_fear_of *_dislike_for *_dislike_of *_preference_for
+        i'd_rather_you i'd_rather_not i'd_prefer_if i'd_prefer_that i'd_prefer_you
+        i'd_prefer_not ich_bevorzuge je_préfère prefiero preferisco prefiro wolę предпочитаю
+        ich_esse_kein* je_ne_mange no_como non_mangio não_como ik_eet_geen nie_jem duz* siez*
+        tutoie* vouvoie* without_asking_me you_don't_need_to_ask you_don't_have_to_ask
+        address_me call_me talk_to_me speak_to_me stop_*ing quit_*ing
         i_find_* i_get_anxious i_get_uncomfortable i_get_sick *phobic i_work_as i_live_in
     """,
     # Of one answer, or an idiom that asks for nothing.
     "spends": """
         this_time this_once just_once just_now for_now right_now in_this_answer in_this_reply
-        in_this_case for_this_one never_mind no_worries no_problem no_idea no_need no_rush
+        in_this_case for_this_one never_mind no_worries no_problem no_idea no_rush
         take_your_time whatever_you_like whatever_you_want i_don't_care i_don't_mind
         diesmal dieses_mal cette_fois esta_vez stavolta questa_volta desta_vez deze_keer
         ditmaal tym_razem на_этот_раз bu_sefer bu_kez
     """,
     # To what is in this turn, such as a text below.
     "points": """
-        following below above these given provided the_text the_passage the_article the_question
+        following see_below the_above these given provided text_below list_below code_below
+        the_text the_passage the_article the_question
         the_sentence this_text this_passage this_article this_question this_sentence this_task
-        this_review this_code this_story this_email
+        this_review this_function this_file this_code this_story this_email
         folgende* nachstehend* suivant* siguiente* seguent* volgende следующ* aşağıdaki
     """,
     # Only at the beginning of a sentence.
@@ -193,13 +217,68 @@ WORDS: Final[Mapping[Cue, str]] = {
         mejor invece meglio piuttosto melhor em_vez in_plaats toch zamiast jednak лучше вместо
         а_не yerine aslında i_was_wrong not_anymore no_longer
     """,
+    # How things are with the user, only at the beginning of a sentence.
+    "states": """
+        we're_on we_are_on we_use we_don't_use i'm_on_a i'm_on_mac* i'm_on_windows i'm_on_linux
+        i_use i'm_a_beginner i_only_have my_budget_is my_budget i_can't_fly english_isn't
+        wir_nutzen wir_verwenden nous_utilisons usamos usiamo we_gebruiken używamy
+    """,
+    # What happened, or how something is.
+    "tells": """
+        i've_never i_have_never have_never has_never had_never was_never were_never never_been
+        never_had never_seen never_understood never_knew never_thought never_said never_get
+        always_been always_wanted always_had must_have_been must_not_have
+        doesn't_mean
+        noch_nie nie_verstanden nunca_he nunca_ha nunca_fui nunca_estive jamais_été
+        non_ho_mai non_sono_mai nog_nooit nigdy_nie_by*
+        if_i_were if_we_were i_would_* pretend imagine
+    """,
+    # The same without its subject, at the beginning of a sentence.
+    "muses": """
+        don't_need don't_think don't_know don't_see don't_want don't_care not_sure not_true
+        not_worth
+    """,
+    # Takes back or changes something that was said before.
+    "lifts": """
+        forget scrap drop ignore lift lifted again anymore any_more no_longer no_need
+        don't_need_to don't_have_to changed_my_mind change_of_plan is_off after_all exception
+        except switch instead back_to stop_with went_up is_over take_back
+        vergiss doch_wieder lieber_wieder doch_lieber nicht_mehr wieder oublie finalement
+        ne_plus olvida olvídate ya_no de_nuevo dimentica non_più di_nuovo esquece esqueça
+        vergeet toch_weer niet_meer zapomnij już_nie забудь больше_не unut artık
+    """,
+    # Allows something.
+    "grants": """
+        you_can you_may you're_allowed is_allowed are_allowed is_fine are_fine is_ok
+        are_ok kannst könnt darfst dürft peux pouvez puedes podéis puoi
+        potete podes podem pode mag kun możesz możecie można можешь можете можно
+    """,
+    # Asks for a consent, which is no change.
+    "conditions": """
+        ask unless until without before approval approve* permission consent confirm* ok
+        sign-off frag* ohne bevor außer freigabe zustimmung demande* sans avant sauf accord
+        sin antes salvo permiso senza prima tranne sem exceto zonder tenzij vraag bez zapyt*
+        без спрос*
+    """,
+    # Limits the sentence before it. Only at the beginning of a sentence.
+    "continues": """
+        except unless only if but however otherwise exception apart_from other_than that this
+        those these außer ausgenommen nur aber sonst wenn sauf mais sinon si excepto salvo pero
+        tranne ma altrimenti se exceto mas behalve maar tenzij als chyba oprócz ale jeśli кроме
+        если но
+    """,
+    # The heading of rules, before a colon.
+    "heads": """
+        rule rules ground_rules house_rules guideline guidelines preferences conventions
+        regel regeln règles reglas regole regras regels zasady правила kurallar
+    """,
     # A yes or a no, only at the beginning of a sentence.
     "agrees": """
         yes yeah yep ok okay sure certainly absolutely correct confirmed go_ahead please_proceed
         please_go_ahead sounds_good that_works that's_fine that's_correct proceed
         ja oui sí si sim sì tak да evet 是 是的 好 好的 可以 はい
     """,
-    "refuses": "no nope nein non não nie нет hayır nee 不 不用 いいえ",
+    "refuses": "no nope not_yet nein non não nie нет hayır nee 不 不用 いいえ",
 }
 
 SIGNS: Final[Mapping[Cue, str]] = {
@@ -238,48 +317,60 @@ SIGNS: Final[Mapping[Cue, str]] = {
 }
 """The same for scripts without spaces between words, or with endings in place of words."""
 
-_WAYS = """
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WAYS: Final = _words("""
     use keep avoid prefer ensure follow stick leverage prioritize adhere respect limit omit include
-    exclude refer address call assume remember treat speak answer reply respond no only leave
-    don't do_not never always without format structure phrase end begin start finish conclude sign
+    exclude refer call assume remember treat speak answer reply respond no only leave
+    don't never always without format structure phrase conclude sign
     cite quote label mark number highlight capitalize spell round express mention greet ask confirm
     verify warn flag present insert append put place separate wrap group document handle implement
     match register validate organize minimize maximize favor support maintain stay be
     if when before after unless
-"""
-WAYS: Final = frozenset(_WAYS.replace("_", " ").split())
+""")
 """First words of sentences that say how to work, and name no work."""
 COMMANDS: Final = WAYS - {"after", "before", "if", "unless", "when"}
 """Those that begin no condition."""
-_TASKS = """
-    write give show tell translate summarize find check compare list create explain generate make
-    solve compute describe discuss analyze read rewrite fix add build change update remove rename
+TASKS: Final = _words("""
+    write give show tell translate summarize summarise find check compare list create explain
+    generate make
+    solve compute describe discuss analyze analyse read rewrite fix add build change update remove
+    rename
     run test search look book cancel send draft convert plan review schedule order open
     prove provide name imagine do explore elaborate identify suggest design develop calculate
-    answer continue help
-"""
-TASKS: Final = frozenset(_TASKS.split())
+    answer continue help start begin finish end proofread rephrase paraphrase shorten edit
+    improve correct pretend
+""")
 """First words of sentences that ask for work."""
-_NO_WAYS = """
+NO_WAYS: Final = TASKS | _words("""
     i i'm i'll i've i'd my we our actually sorry what what's who where when why how which is are can
     could would do does did was were given suppose context let's
-"""
-NO_WAYS: Final = TASKS | frozenset(_NO_WAYS.split())
+""")
 """First words of sentences that say nothing of how to work."""
-MANNERS: Final = frozenset(("in", "with", "as", "every", "each", "only", "no", "like", "using"))
+MANNERS: Final = frozenset(
+    ("in", "with", "as", "everything", "every", "each", "only", "no", "like", "using")
+)
 """Second words behind a word of work that make it a way: "write in English"."""
 POLITE: Final = frozenset(("please", "also", "then", "so", "and", "now"))
 """Words before the first word of a request."""
-_FRAME = """
+DEEDS: Final = _words("""
+    implement document put insert place handle register validate verify wrap group append
+""")
+"""Words of work on a thing if an article follows, and of a way with other words."""
+OBJECTS: Final = _words("it this these those them i we i'm need")
+"""Second words of a sentence about what is in this turn, or of a story."""
+PRESENTERS: Final = NO_WAYS | _words("the this here here's output error")
+"""First words of a line that presents a text of others."""
+FRAME: Final = _words("""
     this the our that these those it a session conversation chat discussion thread please and on out
     of for in to rule rules holds hold applies apply following guide follow instructions work day
     stick keep mind remember note everything we with you i want me your answers
-"""
-FRAME: Final = frozenset(_FRAME.split())
+""")
 """Further words of a sentence that only says how long another one holds."""
-_JOINERS = "please and also so then und bitte et y e en i и а ve"
-JOINERS: Final = frozenset(_JOINERS.split())
+JOINERS: Final = _words("please and also so then und bitte et y e en i и а ve")
 """Words before the beginning of a clause: "please don't"."""
-_ADVERSATIVES = "but aber mais pero ma mas maar ale но ama"
-ADVERSATIVES: Final = frozenset(_ADVERSATIVES.split())
+ADVERSATIVES: Final = _words("but aber mais pero ma mas maar ale но ama")
 """Words that always begin a clause: "read it but don't change it"."""

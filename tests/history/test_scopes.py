@@ -59,6 +59,14 @@ async def section(messages: list[Any], label: str, *, last: str = "Check the pla
         "Do not touch plan.md.",
         "Write in British English.",
         "When you cite a page, name its number.",
+        "Stop apologising.",
+        "Again: no long tables.",
+        "I'd rather you asked me first.",
+        "We use the metric system.",
+        "Write everything in capitals.",
+        "Sono celiaca.",
+        "Je préfère les listes courtes.",
+        '"I dislike long tables."',
     ],
 )
 async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
@@ -76,6 +84,17 @@ async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
         "Use the following text.",
         "They never came back.",
         "I don't remember the number.",
+        "I have never been to Rome.",
+        "Ich war noch nie in Rom.",
+        "Our landlord never answers.",
+        "Write a story in which the hero never sleeps.",
+        "If I were the boss, nobody would ever use lists.",
+        "Implement the second part.",
+        "Implement it.",
+        "No, that did nothing.",
+        "Please don't cancel it.",
+        "Don't need a comment about that.",
+        "Not yet.",
     ],
 )
 async def test_what_is_over_with_its_answer_is_not_listed_t_07(text: str) -> None:
@@ -137,6 +156,67 @@ async def test_the_frame_of_a_paste_stands_with_its_pointer_t_07(paste: str) -> 
 )
 async def test_pasted_text_never_binds_t_07(paste: str) -> None:
     assert await section([said("user", paste)], HELD) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do you think of it?\n\n# Rules of the house\n\n- Never sleep here.\n- No guests.",
+        "Summarise this:\n\nGuests must never sleep here.\nNever cook here.",
+        "Proofread this: Never sleep here. Always knock.",
+        "The sign reads:\nNever sleep here.\nAlways knock.\n\nIs that polite?",
+        "From: office@example.org\nSubject: House\n\nFrom now on nobody sleeps here.\n\nIs it real?",
+        "He left a note: 'Never sleep here. Always knock. No guests.' Is that polite?",
+        'The sign says "never sleep here" in red.',
+        "def wait(user):\n    # never sleep here\n    return user.ready\n\nIs it safe?",
+        "2026-11-02 10:14:11 never sleep here\nWhy?",
+    ],
+)
+async def test_a_short_text_of_others_never_binds_t_07(text: str) -> None:
+    assert await section([said("user", text)], HELD) == []
+
+
+async def test_what_is_typed_behind_a_text_of_others_holds_t_07() -> None:
+    text = "The sign reads:\nNo guests.\nAlways knock.\n\nNever quote it. What does it mean?"
+    assert await section([said("user", text)], HELD) == ["Never quote it."]
+    text = "Here is the code:\n```\nwait()\n```\nFix it, and never change its name."
+    assert await section([said("user", text)], HELD) == ["Fix it, and never change its name."]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("Never touch the shed. Except on Sundays.", "Never touch the shed. Except on Sundays."),
+        ("Never knock.\nThat is not for guests.", "Never knock. That is not for guests."),
+        ("You may never:\n- knock\n- sleep here\nThanks!", "You may never: - knock - sleep here"),
+        ("House rules:\n1. Knock.\n2. Be kind.", "House rules: 1. Knock. 2. Be kind."),
+        ('End with "Bye. See you." from now on.', 'End with "Bye. See you." from now on.'),
+    ],
+)
+async def test_a_rule_stands_with_its_exception_and_its_list_t_07(text: str, held: str) -> None:
+    assert await section([said("user", text)], HELD) == [held]
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "is_listed"),
+    [
+        ("Always answer in German.", "Forget what I said about German.", True),
+        ("No emojis please.", "You can use emojis again.", True),
+        ("No emojis please.", "Emojis are ok in titles, just not in reports.", True),
+        ("Ask me before each order.", "You don't have to ask any more.", True),
+        ("Ask me before each order.", "You can order the blue one.", False),
+        ("Use tabs, not spaces.", "Let's go with spaces after all.", True),
+        ("Réponds toujours en français.", "Tu peux répondre en anglais.", True),
+        ("Only use plain words.", "Scrap the rule about words.", True),
+        ("No emojis please.", "You can open the window again.", False),
+    ],
+)
+async def test_what_changes_a_rule_is_listed_behind_it_t_07(
+    rule: str, change: str, *, is_listed: bool
+) -> None:
+    messages = [said("user", rule), said("assistant", "Fine."), said("user", change)]
+    assert await section(messages, HELD) == [rule, change][: 1 + is_listed]
+    assert await section(messages[2:], HELD) == [], "there is nothing to change"
 
 
 async def test_what_holds_stays_when_a_paste_repeats_it_t_07() -> None:
