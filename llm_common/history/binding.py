@@ -221,6 +221,11 @@ class Sentence:
         """Return whether it was said for the conversation."""
         return self.scope == "conversation"
 
+    @property
+    def changes(self) -> bool:
+        """Return whether its words change or lift something."""
+        return bool(_cues(self.text) & {"lifts", "grants", "instead"})
+
 
 @dataclass(slots=True)
 class UserWords:

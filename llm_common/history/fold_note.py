@@ -405,14 +405,19 @@ def _tokens_with_receipt(content: _Content, listed: Sequence[Sentence], room: _R
 
 
 def _held_lines(content: _Content, room: _Room) -> list[str]:
-    """Take what the user said for the conversation, oldest first, and where the rest is."""
+    """Take what the user said for the conversation, oldest first, and where the rest is.
+
+    What changes an earlier sentence comes before all others, so that none is listed without it.
+    """
+    held = [sentence for sentence in content.held if not sentence.is_named]
     listed = fill(
         room.tokens,
-        [sentence for sentence in content.held if not sentence.is_named],
+        sorted(held, key=lambda sentence: not sentence.changes),
         lambda sentence: room.size(_held_line(sentence, content.segments)),
         whole=lambda listed: _tokens_with_receipt(content, listed, room),
     )
-    lines = [_held_line(sentence, content.segments) for sentence in listed]
+    taken = set(map(id, listed))
+    lines = [_held_line(sentence, content.segments) for sentence in held if id(sentence) in taken]
     lines = room.section(_HELD, lines)
     if lines:
         lines.insert(0, _HELD)

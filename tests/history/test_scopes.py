@@ -281,6 +281,17 @@ async def test_what_was_said_takes_the_room_that_others_leave_t_07(count: int) -
     assert len(listed) >= 40, "its share alone has room for fewer"
 
 
+async def test_what_takes_a_rule_back_is_listed_where_room_is_short_t_07() -> None:
+    messages = []
+    for number in range(70):
+        messages += [said("user", f"Never send parcel {number} to the depot.")]
+        messages += [said("assistant", "Fine.")]
+    change = "You can send parcel 3 again."
+    listed = await section([*messages, said("user", change)], HELD)
+    assert 30 < len(listed) < 70
+    assert listed[-1] == change
+
+
 async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "The plan."}, IMAGE]}
     store = InMemoryContextPointerStore()
