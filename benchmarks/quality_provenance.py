@@ -8,6 +8,10 @@ history exceeds the limit, which is counted beside the system message.
 Two other ways to shorten a history are measured beside `fold`: the newest messages that fit, and
 the same after all outputs but the newest three were cleared.
 
+Each statement of a note is compared with the messages, without code of the library: which messages
+a part has, who said a line, which calls followed, how long an output was, whether a value occurs.
+As a control, the same is asked of notes with one other number, name or speaker in each such line.
+
     python benchmarks/quality_provenance.py              # 1,000 and 2,000 tokens
     python benchmarks/quality_provenance.py 1000 --search  # and one search for each missing value
 """
@@ -16,6 +20,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -32,6 +37,19 @@ DATA: Final = os.environ.get("LLM_COMMON_EVAL_DATA")
 COUNTER: Final = DefaultCounter()
 MIN_VALUE_CHARS: Final = 4
 KEPT_OUTPUTS: Final = 3
+NOTE_BEGIN: Final = "Earlier messages are folded away"
+# The share of lines of a changed note that must be found false.
+MIN_FOUND: Final = 0.95
+# What is put in place of a claim of a line, in the control. The first that fits.
+CHANGES: Final = (
+    (r"^Messages (?=\d)", "Messages 1"),
+    (r"\(then called ", "(then called no_"),
+    (r"\(no call followed\)$", "(then called it)"),
+    (r"(?<=[:;,] )calls (?=\w+(?:$|, calls ))", "calls no_"),
+    (r"(?=\d+ characters of output$)", "1"),
+    (r"^(\d+) user: ", r"\1 assistant: "),
+    (r"^(\d+) assistant: ", r"\1 user: "),
+)
 # The shares that a change may not lose, by limit.
 FLOORS: Final = {1_000: 0.65, 2_000: 0.78}
 
@@ -102,6 +120,104 @@ async def found_values(values: Sequence[str], store: Any, session_id: str) -> in
         matches = await search_history(value, store=store, session_id=session_id)
         count += any(value in match.text for match in matches)
     return count
+
+
+def false_lines(note: str, messages: Messages, parts: dict[str, list[int]]) -> Iterator[str]:
+    """Yield the lines of a note that are not true of the messages.
+
+    Args:
+        note: The note.
+        messages: The messages, of which the first has the number 1.
+        parts: The numbers of the messages of each stored part, by its id.
+    """
+    section = ""
+    for line in note.split("\n"):
+        heading = re.fullmatch(r"Messages ([\d, -]+), [\d,]+ tokens, id (\w+)", line)
+        spoken = re.fullmatch(r"(\d+) (\w+): (.*)", line)
+        is_true = True
+        if heading:
+            numbers: list[int] = []
+            for span in heading[1].split(", "):
+                first, _, last = span.partition("-")
+                numbers += range(int(first), int(last or first) + 1)
+            is_true = parts.get(heading[2]) == numbers
+        elif spoken:
+            number = int(spoken[1])
+            is_true = 0 < number <= len(messages) and messages[number - 1]["role"] == spoken[2]
+            is_true = is_true and is_said(spoken[3], messages, number, section)
+        elif line.startswith("Values: "):
+            text = text_of(messages) + json.dumps(messages, ensure_ascii=False)
+            values = re.split(r"[,;] ", line.removeprefix("Values: "))
+            is_true = all(value.rpartition(" ")[2] in text for value in values)
+        elif line.endswith(":"):
+            section = line
+        if not is_true:
+            yield line
+
+
+def is_said(claim: str, messages: Messages, number: int, section: str) -> bool:
+    """Return whether a line of a note is true of the message with its number."""
+    message = messages[number - 1]
+    text = " ".join((message.get("content") or "").split())
+    calls = called_by(message)
+    if section == "Done:":
+        said, _, then = claim.rpartition(" (")
+        names: dict[str, None] = {}
+        for later in messages[number:]:
+            if later["role"] == "user":
+                break
+            names |= dict.fromkeys(called_by(later))
+        expected = f"then called {', '.join(names)})" if names else "no call followed)"
+        return said.partition("…")[0] in text and then == expected
+    if section.startswith("Data"):
+        if message["role"] == "tool":
+            return claim == f"{len(message['content']):,} characters of output"
+        if calls:
+            return claim.endswith(", ".join(f"calls {name}" for name in calls))
+    return claim.partition("…")[0].strip() in text
+
+
+def called_by(message: dict[str, Any]) -> list[str]:
+    return [call["function"]["name"] for call in message.get("tool_calls") or ()]
+
+
+def changed(note: str) -> str:
+    """Return a note that is false in each line with a number: in one claim of it."""
+    lines = []
+    for line in note.split("\n"):
+        for pattern, other in CHANGES:
+            false_line, count = re.subn(pattern, other, line, count=1)
+            if count:
+                break
+        lines.append(false_line)
+    return "\n".join(lines)
+
+
+async def measure_notes(runs: Sequence[dict[str, Any]], limit: int) -> bool:
+    """Print how many lines of notes are false, and return whether none is."""
+    count = false = changed_count = found = 0
+    for run in runs:
+        messages = run["messages"][1:]
+        store = InMemoryContextPointerStore()
+        policy = FoldPolicy(max_tokens=limit)
+        folded = await fold(messages, store=store, session_id="r", policy=policy)
+        parts = {}
+        for part in folded.parts:
+            if part.kind == "messages":
+                stored = json.loads(store.load_payload(part.pointer_id, query_id="r")[1])
+                parts[part.pointer_id] = [*map(int, stored)]
+        note = str(dict(folded.messages[0])["content"])
+        if not note.startswith(NOTE_BEGIN):
+            continue
+        count += note.count("\n")
+        for line in false_lines(note, messages, parts):
+            print(f"  false: {line}")
+            false += 1
+        changed_count += len(re.findall(r"^(?:Messages |\d+ \w+: )", note, re.MULTILINE))
+        found += len([*false_lines(changed(note), messages, parts)])
+    print(f"{limit:,} tokens: {count:,} lines of notes, {false} false")
+    print(f"  of {changed_count:,} changed lines {found / changed_count:.3f} are found")
+    return not false and found >= MIN_FOUND * changed_count
 
 
 @dataclass
@@ -184,10 +300,11 @@ def main() -> None:
     missed = []
     for limit in options.limits:
         share = asyncio.run(measure(runs, limit, with_search=options.search))
-        if share < FLOORS.get(limit, 0):
+        is_true = asyncio.run(measure_notes(runs, limit))
+        if share < FLOORS.get(limit, 0) or not is_true:
             missed.append(limit)
     if missed:
-        sys.exit(f"fewer values are in view than before, at {missed} tokens")
+        sys.exit(f"fewer values are in view than before, or a note is false, at {missed} tokens")
 
 
 if __name__ == "__main__":
