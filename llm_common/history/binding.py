@@ -224,7 +224,7 @@ class Sentence:
     @property
     def changes(self) -> bool:
         """Return whether its words change or lift something."""
-        return bool(_cues(self.text) & {"lifts", "grants", "instead"})
+        return bool(_cues(self.text) & {"lifts", "grants"})
 
 
 @dataclass(slots=True)
@@ -356,16 +356,19 @@ def _sentences_of(message: HistoryMessage, *, is_reply: bool) -> list[Sentence]:
     belongs = False  # to what holds before: behind a frame, or as an item of its list
     for index, line in enumerate(lines):
         texts = line.sentences
-        is_apart = index == 0 and _are_apart(texts)
+        is_brief = len(texts) <= _MAX_APART
+        is_apart = index == 0 and is_brief and _are_apart(texts)
         is_item = belongs and line.is_listed
         is_joined = belongs
         for text in texts:
             # An exception, or to what else it applies.
-            continues = line.is_typed and "continues" in _cues(text)
+            continues = is_brief and line.is_typed and "continues" in _cues(text)
             continues = continues and bool(sentences) and sentences[-1].holds
             scope: Scope = "conversation"
             if not belongs and not continues:
                 scope = _scope(text, line, is_apart=is_apart, is_reply=is_reply)
+            if scope == "change" and not is_brief:
+                scope = "unplaced"  # a story has "again" and "you can" as well
             sentence = _sentence(message.position, text, scope)
             # Records, pages and chats have labels too, so such a line is only read for what holds.
             if line.is_labelled and not sentence.holds:
@@ -408,11 +411,8 @@ def _are_apart(texts: Sequence[str]) -> bool:
     if _QUESTION.search(texts[-1]):
         # Else a text that tells something comes before a question about it.
         commands = [text for text in texts[:-1] if _first_words(text)[0] in COMMANDS]
-        return 0 < len(commands) == len(texts) - 1 < _MAX_APART
-    for text in texts:
-        if _QUESTION.search(text) or _names_work(text):
-            return False
-    return len(texts) <= _MAX_APART
+        return 0 < len(commands) == len(texts) - 1
+    return not any(_QUESTION.search(text) or _names_work(text) for text in texts)
 
 
 def _names_work(text: str) -> bool:
@@ -444,9 +444,8 @@ def _binds(text: str, *, is_apart: bool) -> bool:
     points = binding_points(text)
     # "Write a story in which he never sleeps" is about the story.
     is_lasting = cues & _LASTING and (not _is_work(text) or cues & {"bars", "negates"})
-    if points >= MIN_RULE_POINTS and is_lasting:
-        return True
-    return is_apart and (points >= _MIN_POINTS_APART or _is_way(text))
+    is_command = is_apart and (points >= _MIN_POINTS_APART or _is_way(text))
+    return is_command or (points >= MIN_RULE_POINTS and bool(is_lasting))
 
 
 def _is_work(text: str) -> bool:
@@ -566,13 +565,13 @@ def _plain(sentence: str) -> str:
 @lru_cache(maxsize=8_192)  # each fold reads the whole history again
 def _cues(sentence: str) -> frozenset[Cue]:
     """Return the kinds of words that bind in a sentence. A question has none."""
-    sentence = sentence[:_MAX_SENTENCE_CHARS]
-    if not _QUOTED.fullmatch(sentence):  # who puts all of it in quotes says it himself
-        sentence = _QUOTED.sub(" … ", sentence)
-    text = _ADVERB.sub(r"\1 ", _plain(sentence))
+    own_words = sentence[:_MAX_SENTENCE_CHARS]
+    if not _QUOTED.fullmatch(own_words):  # who puts all of it in quotes says it himself
+        own_words = _QUOTED.sub(" … ", own_words)
+    text = _ADVERB.sub(r"\1 ", _plain(own_words))
     is_signed = not text.isascii() and _SIGNED.search(text) is not None
     is_short = len(text) < _MIN_SIGNS if is_signed else len(_WORD.findall(text)) == 1
-    if is_short or _QUESTION.search(text):
+    if is_short or _QUESTION.search(sentence):
         return frozenset()
     patterns = _patterns(with_signs=is_signed)
     return frozenset(cue for cue in _POINTS if patterns[cue].search(text))

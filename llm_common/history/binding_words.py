@@ -69,7 +69,8 @@ WORDS: Final[Mapping[Cue, str]] = {
         no not nothing without rien sin sem nic bez без
     """,
     "always": """
-        always invariably whatever every_time whenever throughout immer stets grundsätzlich
+        always invariably whatever next_time every_time whenever throughout immer stets
+        grundsätzlich
         jedes_mal toujours systématiquement siempre sempre altijd steeds zawsze każdorazowo
         всегда her_zaman daima mutlaka hiçbir*
     """,
@@ -80,7 +81,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         только лишь исключительно sadece yalnızca yalnız
     """,
     "must": """
-        must mandatory required requires obligatory needs_to has_to have_to approval approved
+        must mandatory required requires obligatory needs_to has_to approval approved
         consent
         permission
         sign-off signature signatures muss müssen musst hat_zu sind_zu ist_zu pflicht genehmig*
@@ -110,7 +111,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         make_sure be_sure remember_to i_want_you ask_me check_with
     """,
     "lasts": """
-        every_single_time next_time you_keep_*ing keep_doing anything_you_write
+        every_single_time you_keep_*ing keep_doing_it anything_you_write
         everything_you_write all_of_our for_all_of
         for_the_rest_of for_the_remainder_of rest_of_this rest_of_our from_here_on from_this_point
         for_this_session for_this_conversation for_this_chat for_our_conversation
@@ -160,7 +161,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         договорил* решили условились karar* anlaştık
     """,
     "keeps": """
-        avoid leave keep treat mask exclude stop skip as_it_is as_is vermeide* lass lassen
+        avoid leave keep treat mask exclude stop quit skip as_it_is as_is vermeide* lass lassen
         évit* laisse* tel_quel telle_quelle evit* dej* tal_cual lascia* così_com'è deixe*
         como_está vermijd* laat unikaj* zostaw* избега* оставь* без_изменений как_есть kaçın*
         olduğu_gibi bırak*
@@ -186,7 +187,7 @@ WORDS: Final[Mapping[Cue, str]] = {
         i'd_prefer_not ich_bevorzuge je_préfère prefiero preferisco prefiro wolę предпочитаю
         ich_esse_kein* je_ne_mange no_como non_mangio não_como ik_eet_geen nie_jem duz* siez*
         tutoie* vouvoie* without_asking_me you_don't_need_to_ask you_don't_have_to_ask
-        address_me call_me talk_to_me speak_to_me stop_*ing quit_*ing
+        address_me call_me talk_to_me speak_to_me
         i_find_* i_get_anxious i_get_uncomfortable i_get_sick *phobic i_work_as i_live_in
     """,
     # Of one answer, or an idiom that asks for nothing.
@@ -226,7 +227,8 @@ WORDS: Final[Mapping[Cue, str]] = {
     # What happened, or how something is.
     "tells": """
         i've_never i_have_never have_never has_never had_never was_never were_never never_been
-        never_had never_seen never_understood never_knew never_thought never_said never_get
+        never_had never_used_to never_seen never_understood never_knew never_thought
+        never_said never_get
         always_been always_wanted always_had must_have_been must_not_have
         doesn't_mean
         noch_nie nie_verstanden nunca_he nunca_ha nunca_fui nunca_estive jamais_été
@@ -325,7 +327,7 @@ def _words(text: str) -> frozenset[str]:
 WAYS: Final = _words("""
     use keep avoid prefer ensure follow stick leverage prioritize adhere respect limit omit include
     exclude refer call assume remember treat speak answer reply respond no only leave
-    don't never always without format structure phrase conclude sign
+    don't never always without format structure phrase end begin start conclude sign
     cite quote label mark number highlight capitalize spell round express mention greet ask confirm
     verify warn flag present insert append put place separate wrap group document handle implement
     match register validate organize minimize maximize favor support maintain stay be
@@ -341,7 +343,7 @@ TASKS: Final = _words("""
     rename
     run test search look book cancel send draft convert plan review schedule order open
     prove provide name imagine do explore elaborate identify suggest design develop calculate
-    answer continue help start begin finish end proofread rephrase paraphrase shorten edit
+    answer continue help finish proofread rephrase paraphrase shorten edit
     improve correct pretend
 """)
 """First words of sentences that ask for work."""
@@ -358,6 +360,7 @@ POLITE: Final = frozenset(("please", "also", "then", "so", "and", "now"))
 """Words before the first word of a request."""
 DEEDS: Final = _words("""
     implement document put insert place handle register validate verify wrap group append
+    start begin end
 """)
 """Words of work on a thing if an article follows, and of a way with other words."""
 OBJECTS: Final = _words("it this these those them i we i'm need")
