@@ -100,9 +100,9 @@ class ColumnWords:
         """Return how well words name a column, and which of them do."""
         indexes = list(indexes)
         path = column.path.lower()
-        whole = {each for each in indexes if self._words[each].text == path and len(path) > 1}
+        whole = [each for each in indexes if self._words[each].text == path and len(path) > 1]
         if whole:  # beside `EngineSize` "small ones" name no size
-            return _WHOLE_NAME + path.count("."), whole
+            return _WHOLE_NAME + path.count("."), set(whole[:1])
         score, named = 0.0, set()
         parts: set[str] = set()
         for index in indexes:
