@@ -240,9 +240,7 @@ class TableSketch:
             Whether all records fit.
         """
         table = self._table
-        asked: Sequence[int] = ()
-        if self._question is not None:
-            asked = (*self._question.rows, *self._question.near)
+        asked = self._question.rows if self._question else ()
         order = dict.fromkeys((*asked, *range(len(table.rows))))
         columns = range(len(table.columns))
         rows = (self._row(row, columns, _MAX_WHOLE_CELL_CHARS) for row in order)

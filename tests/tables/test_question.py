@@ -612,19 +612,6 @@ def test_a_noun_that_is_akin_to_a_value_may_restrict(question: str, is_claimed: 
     assert reading(question, members).is_claimed is is_claimed
 
 
-def test_rows_that_miss_one_condition_and_have_a_word_instead_are_near() -> None:
-    rows: list[dict[str, Json]] = []
-    for n in range(200):
-        phase = "Take-off" if n == 90 else ("Climb", "Approach", "Landing")[n % 3]
-        carrier = "FEDEX EXPRESS" if n == 90 else f"CARRIER {n}"
-        model = ("B-727", "MD-80")[n % 2]
-        rows.append({"carrier": carrier, "model": model, "phase": phase})
-    read = reading("Which B-727 of FedEx hit a bird on its climb?", rows)
-    assert 90 not in read.rows
-    assert read.near[0] == 90
-    assert len(read.near) == 50
-
-
 def test_a_question_of_blanks_takes_linear_time() -> None:
     start = time.process_time()
     for _ in range(5):

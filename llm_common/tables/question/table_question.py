@@ -9,7 +9,6 @@ compared in any language.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 from operator import itemgetter
 from typing import Final
 
@@ -27,7 +26,6 @@ from llm_common.tables.table import Table
 from llm_common.tables.values import Cell
 
 _MAX_SEARCHED_WORDS: Final = 8
-_MAX_NEAR: Final = 50
 _FIRST_ROWS: Final = 12  # a preview shows about as many
 # With a named record they ask for the rows beside it.
 _NEIGHBOUR_WORDS: Final = set_of("next after before above below previous following preceding")
@@ -59,8 +57,6 @@ class TableQuestion:
         rows: Indexes of the rows to show, best first: those that meet every condition, or else
             those that meet the most. Empty if the question asks for no rows.
         total: Number of rows that meet every condition. 0 without a condition.
-        near: Indexes of other rows, at most 50, that meet the most conditions and have the most of
-            the question's other words, best first.
         unread: Words that may restrict the records and were not understood. No number of records
             may be claimed then.
         matched: Indexes of the columns in which the first rows have words of the question, most
@@ -77,7 +73,6 @@ class TableQuestion:
     order: Order | None
     rows: tuple[int, ...]
     total: int
-    near: tuple[int, ...] = ()
     unread: tuple[str, ...] = ()
     matched: tuple[int, ...] = ()
     words: tuple[str, ...] = ()
@@ -134,14 +129,13 @@ class _Reading:
         self._naming.used = {index for term in terms for index in range(term.first, term.last + 1)}
         order = self._order()
         conditions, unread = conditions_of(self._naming, terms)
-        rows, total, near = self._rows(conditions, order)
+        rows, total = self._rows(conditions, order)
         return TableQuestion(
             tuple(self._naming.named()),
             conditions,
             order,
             tuple(rows),
             total,
-            near,
             unread,
             matched=self._matched(rows[:_FIRST_ROWS]),
             words=tuple(sorted(self._rarity, key=lambda stem: -self._rarity[stem])),
@@ -166,10 +160,8 @@ class _Reading:
                 return Order(None, word.is_descending)
         return None
 
-    def _rows(
-        self, conditions: Sequence[Condition], order: Order | None
-    ) -> tuple[list[int], int, tuple[int, ...]]:
-        """Return the rows to show, best first, how many meet every condition, and near ones."""
+    def _rows(self, conditions: Sequence[Condition], order: Order | None) -> tuple[list[int], int]:
+        """Return the rows to show, best first, and how many meet every condition."""
         met: dict[int, int] = {}
         for condition in conditions:
             for row in condition.rows:
@@ -178,18 +170,12 @@ class _Reading:
         rows = exact or sorted(met, key=lambda row: (-met[row], row))
         if order is not None:
             asked = rows if conditions else range(len(self._table.rows))
-            return self._in_order(asked, order), len(exact), ()
+            return self._in_order(asked, order), len(exact)
         weights = self._word_weights()
         if not conditions:
             rows = sorted(weights)
         rows.sort(key=lambda row: -weights.get(row, 0.0))  # stable, so ties keep their order
-        # A question may name a value in other words, so that the row that it means misses one
-        # condition and has a word instead.
-        others = met.keys() - set(rows)
-        near = nsmallest(
-            _MAX_NEAR, others, key=lambda row: (-met[row] - weights.get(row, 0.0), row)
-        )
-        return rows, len(exact), tuple(near)
+        return rows, len(exact)
 
     def _in_order(self, rows: Sequence[int], order: Order) -> list[int]:
         """Return rows in an order, those without a value last."""
