@@ -7,7 +7,6 @@ right output of ten first in 90 % of cases, with the summary alone in 80 % (Hotp
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -17,11 +16,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, UnsafePathError
+from llm_common.errors import PointerNotFoundError, UnsafePathError
 from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import check_query_id
-from llm_common.text.canonical import Json, decode_json, encode_json, json_text, stable_json
+from llm_common.text.canonical import Json, embedded_json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
 # The shape, the numbers, and 500 characters of text.
@@ -80,14 +79,6 @@ def describe_result(
     front = "; ".join(filter(None, [shape, number_line]))
     text = line(" ".join(texts), MAX_DESCRIPTION_CHARS - len(front) - len("; "), _TEXT_CHARS)
     return f"{front}; {text}" if text else front
-
-
-def embedded_json(value: Any) -> Any:
-    """Parse a str of a JSON object or list, which many tools return. Returns others unchanged."""
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        with suppress(CorruptPointerError):
-            return decode_json(value.encode("utf-8", "surrogatepass"))
-    return value
 
 
 def _read_json(value: object) -> object:

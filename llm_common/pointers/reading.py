@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ToolArgumentsError
 from llm_common.parts.fill import largest_room
-from llm_common.pointers.pointer import ContextPointer, embedded_json
-from llm_common.text.canonical import decode_json, json_text
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.text.canonical import decode_json, embedded_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
 from llm_common.text.unwrapping import ReadLetters, is_json_text, line_end_of
 

@@ -14,12 +14,11 @@ from typing import Final, TypeAlias, cast
 
 import orjson
 
-from llm_common.errors import CorruptPointerError
 from llm_common.tables.columns import is_id_name
 from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
 from llm_common.tables.table import fields_of
 from llm_common.tables.values import Cell, shown_cell
-from llm_common.text.canonical import Json, decode_json, stable_json
+from llm_common.text.canonical import Json, embedded_json, stable_json
 
 _MAX_ROWS: Final = 200  # more do not fit the place of a preview
 _MAX_DEPTH: Final = 12
@@ -47,20 +46,10 @@ def changes_between(old: Json, new: Json, *, max_chars: int) -> str | None:
     if not isinstance(old, str) or not isinstance(new, str):
         return _data_changes(old, new, max_chars)
     changes = None
-    old_data, new_data = _data_in(old), _data_in(new)
-    if old_data is not None and new_data is not None:
+    old_data, new_data = embedded_json(old), embedded_json(new)
+    if old_data is not old and new_data is not new:  # JSON lines are compared as lines
         changes = _data_changes(old_data, new_data, max_chars)
     return changes or line_changes(old, new, max_chars=max_chars)
-
-
-def _data_in(text: str) -> Json:
-    """Return the data of a text of JSON, or None. JSON lines are compared as lines."""
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return decode_json(text.encode())
-    except (CorruptPointerError, ValueError):
-        return None
 
 
 def _data_changes(old: Json, new: Json, max_chars: int) -> str | None:
