@@ -101,10 +101,10 @@ class ResultParts:
         if not are_mostly_records(records.tables, total_chars):
             text_chars = sum(len(text) for _, text in records.texts)
             is_data = text_chars < _TEXT_SHARE * len(self._text)
-            return sketch if is_data and sketch.tells_of_failures else None
+            return sketch if is_data and sketch.first.tells_of_failures else None
         is_log = records.tables[0].is_log
         # The lines of a log say what its columns do not, unless these are all that is asked for.
-        return sketch if sketch.is_answer or not is_log else None
+        return sketch if sketch.first.is_answer or not is_log else None
 
     @cached_property
     def _text_sketch(self) -> TextSketch | None:

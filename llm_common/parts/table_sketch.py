@@ -83,6 +83,8 @@ class TableSketch:
     Attributes:
         tells_of_failures: Whether records that may tell of failures stand in place of an answer,
             since nothing else is asked.
+        has_matches: Whether the question names records.
+        is_counted: Whether the question asks how many records there are.
     """
 
     def __init__(self, table: Table, question: str, *, name: str, question_name: str) -> None:
@@ -95,7 +97,8 @@ class TableSketch:
         if question.strip():
             nouns = f"{name} {table.path} {_LOG_NOUNS if table.is_log else ''}"
             self._question = read_question(question, table, self._columns, nouns=nouns)
-        self._names_records = self._question is not None and bool(self._question.rows)
+        self.has_matches = self._question is not None and bool(self._question.rows)
+        self.is_counted = self._question is not None and self._question.is_counting
         # The lines of a log tell of failures, beside which its entries say less.
         is_text = table.is_log or table.misses_records
         if not is_text and self._leaves_open(question):
@@ -138,16 +141,6 @@ class TableSketch:
         """Whether all that the question asks is read, so that the sketch answers it."""
         question = self._question
         return question is not None and bool(question.conditions) and question.is_claimed
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether the question asks how many records there are."""
-        return self._question is not None and self._question.is_counting
-
-    @property
-    def has_matches(self) -> bool:
-        """Whether the question names records."""
-        return self._names_records
 
     @cached_property
     def headline(self) -> str:
@@ -550,6 +543,9 @@ class ResultSketch:
         name: The name of the result's first table in SQL.
         question: The question that the sketch should help to answer. "" for none.
         question_name: What the question is, such as "call" for the arguments of a call.
+
+    Attributes:
+        first: The sketch of the table that the question is about, or else of the largest.
     """
 
     def __init__(
@@ -563,31 +559,20 @@ class ResultSketch:
             sketches.append(
                 TableSketch(table, question, name=table_name, question_name=question_name)
             )
-        # The table that the question is about comes first, or else the largest.
         sketches.sort(key=lambda sketch: -sketch.relevance)
-        self._first, *self._others = sketches[:_MAX_TABLES]
+        self.first, *self._others = sketches[:_MAX_TABLES]
         for other in self._others:
-            self._first.note_other(other)
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether all that the question asks is read, so that the sketch answers it."""
-        return self._first.is_answer
-
-    @property
-    def tells_of_failures(self) -> bool:
-        """Whether the first table has records that may tell of failures."""
-        return self._first.tells_of_failures
+            self.first.note_other(other)
 
     @property
     def has_matches(self) -> bool:
         """Whether the question names records."""
-        return any(sketch.has_matches for sketch in (self._first, *self._others))
+        return any(sketch.has_matches for sketch in (self.first, *self._others))
 
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters, in whole lines."""
         lines = Lines(max_chars)
-        if self._write(lines, keeps_query=True) or not self._first.has_matches:
+        if self._write(lines, keeps_query=True) or not self.first.has_matches:
             return lines.text
         # Records that answer need no query, if they fit in its place.
         without_query = Lines(max_chars)
@@ -600,15 +585,15 @@ class ResultSketch:
             lines.reserve(len(sketch.headline) + 1, at_most=int(max_chars * _OTHERS_SHARE))
         if keeps_query:
             most = int(max_chars * (_OTHERS_SHARE + _QUERY_SHARE))
-            lines.reserve(len(self._first.query_for_matches) + 1, at_most=most)
+            lines.reserve(len(self.first.query_for_matches) + 1, at_most=most)
         self._write_fields(lines)
-        has_all = self._first.write(lines)
+        has_all = self.first.write(lines)
         lines.free()
         for sketch in self._others:
             sketch.write_fields(lines, share=1.0)
-        query = self._first.query_for_matches
-        if has_all and not self._first.is_counted:  # what else there is
-            query = self._first.query
+        query = self.first.query_for_matches
+        if has_all and not self.first.is_counted:  # what else there is
+            query = self.first.query
         if query:
             lines.add(query)
         if not lines.text:
@@ -628,7 +613,7 @@ class ResultSketch:
             return complete
         lines = Lines(max_chars - len(sketch) - 1)
         self._write_long_fields(lines)
-        for table_sketch in (self._first, *self._others):
+        for table_sketch in (self.first, *self._others):
             table_sketch.write_records(lines)
         return "\n".join(filter(None, [sketch, lines.text]))
 
@@ -643,7 +628,7 @@ class ResultSketch:
         lines = Lines(max_chars)
         self._write_fields(lines)
         self._write_long_fields(lines)
-        for sketch in (self._first, *self._others):
+        for sketch in (self.first, *self._others):
             sketch.write_answers(lines)
             if not sketch.write_records(lines):
                 return ""
