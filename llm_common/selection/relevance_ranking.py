@@ -120,20 +120,11 @@ def rank_pointers(
     """
     # Reversed after a stable sort: of equal times, the later position counts as newer.
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
-    lowered: list[str] = []
-    digests: list[str] = []
-    for pointer in pool:
-        lowered.append(pointer.digest.lower())
-        if pointer.digest.isascii():
-            digests.append(lowered[-1])  # the same as `folded`, but faster
-        else:
-            digests.append(folded(pointer.digest))
+    digests = [folded(pointer.digest) for pointer in pool]
     summaries = [pointer.summary for pointer in pool]
     text = f"{query}\n{context}"
     parts: dict[str, Sequence[float]] = {
-        "words": scan_columns(
-            text, [list(map(folded, summaries)), digests], weights=_FIELD_WEIGHTS
-        ),
+        "words": scan_columns(text, [[*map(folded, summaries)], digests], weights=_FIELD_WEIGHTS),
     }
     if points_back(query):
         parts["recency"] = [
@@ -146,7 +137,7 @@ def rank_pointers(
     # `nlargest` keeps the order of equal scores, which is newest first.
     best = heapq.nlargest(_MAX_LINKING, range(len(pool)), key=scores.__getitem__)
     # After the best are chosen, so that links do not change which pointers are linked.
-    gains = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
+    gains = {"named": _named_by(best, pool), "names": _naming(best, pool)}
     for part in gains.values():
         for index, gain in part.items():
             scores[index] += gain
@@ -216,13 +207,9 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     return gains
 
 
-def _naming(
-    best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]
-) -> dict[int, float]:
-    """Return the gains of pointers whose digest names an argument of one of the best.
-
-    The digests are in lower case.
-    """
+def _naming(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
+    """Return the gains of pointers whose digest names an argument of one of the best."""
+    lowered = [pointer.digest.lower() for pointer in pool]
     names: set[str] = set()
     for index in best:
         names.update(map(_name, _strings(pool[index].args)))
