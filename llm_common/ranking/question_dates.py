@@ -196,14 +196,6 @@ def _named(match: re.Match[str]) -> _Ends:
     return date, date
 
 
-def _decade(match: re.Match[str]) -> _Ends:
-    return f"{match[1]}0", f"{match[1]}9"
-
-
-def _year(match: re.Match[str]) -> _Ends:
-    return match[0], match[0]
-
-
 _ORDINALS: Final = {"fir": 1, "1st": 1, "sec": 2, "2nd": 2, "thi": 3, "3rd": 3, "fou": 4, "4th": 4}
 _MONTH: Final = rf"(?P<month>{'|'.join(sorted(MONTHS, key=len, reverse=True))}|sept)\b\.?"
 _DAY: Final = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
@@ -231,8 +223,11 @@ _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Ends | Non
     (re.compile(rf"\b{_MONTH}\s+{_DAY}(?!\d|[.,]\d|k\b){_OF_YEAR}?"), _named),
     (re.compile(rf"\b{_MONTH}{_OF_YEAR}"), _named),
     (re.compile(rf"(?<=in |or |to |nd |ce |re |er |il |ng |of |om ){_MONTH}(?!\s+\d)"), _named),
-    (re.compile(_START + r"((?:19|20)\d)0['\u2019]?s" + _END), _decade),
-    (re.compile(_START + r"(?:19|20)\d\d" + _END), _year),
+    (
+        re.compile(_START + r"((?:19|20)\d)0['\u2019]?s" + _END),
+        lambda match: (f"{match[1]}0", f"{match[1]}9"),
+    ),
+    (re.compile(_START + r"(?:19|20)\d\d" + _END), lambda match: (match[0], match[0])),
 )
 
 # --- their signs
