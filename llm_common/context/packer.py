@@ -390,56 +390,51 @@ class PackingSteps:
             yield self._take(first, self._newest)
         while True:
             # No budget takes part in the order, so a larger budget only adds steps.
-            ends: list[tuple[float, _Queue, Placement]] = []
+            ends: list[tuple[float, _Queue, _Step]] = []
             for queue in self._reserved:
                 step = self._peek(queue)
                 if step is not None:
-                    end = (queue.tokens + self._cost(step)) / _RATES[queue.reason]
+                    end = (queue.tokens + step.tokens) / _RATES[queue.reason]
                     ends.append((end, queue, step))
             step = self._step_of_kinds()
             if step is not None:
-                end = float(self._shared_tokens + self._cost(step))
-                ends.append((end, self._kinds[step.candidate.kind], step))
+                end = float(self._shared_tokens + step.tokens)
+                ends.append((end, self._kinds[step.placement.candidate.kind], step))
             if not ends:
                 return
             # By the end alone, since queues have no order. Of equal ends, the first queue wins.
             _, queue, step = min(ends, key=itemgetter(0))
             yield self._take(step, queue)
 
-    def _take(self, step: Placement, queue: _Queue) -> _Step:
-        candidate, cost = step.candidate, self._cost(step)
-        current = self._current.get(candidate)
+    def _take(self, step: _Step, queue: _Queue) -> _Step:
+        candidate = step.placement.candidate
         # The first reason stays, but the line of a named output is only a preview of the item.
         reason = queue.reason
-        if current is not None and current.reason != "named":
-            reason = current.reason
-        step = self._current[candidate] = replace(step, reason=reason)
+        if step.before is not None and step.before.reason != "named":
+            reason = step.before.reason
+        placement = self._current[candidate] = replace(step.placement, reason=reason)
         self._next.pop(candidate, None)
-        if step.chars:
+        if placement.chars:
             self._duplicates.add(candidate)
-        queue.tokens += cost
+        queue.tokens += step.tokens
         # Tokens from a reserve count towards the share of the kind too.
-        self._kind_tokens[candidate.kind] += cost
+        self._kind_tokens[candidate.kind] += step.tokens
         if queue is self._kinds[candidate.kind]:
-            self._shared_tokens += cost
-        return _Step(step, current)
+            self._shared_tokens += step.tokens
+        return step._replace(placement=placement)
 
-    def _cost(self, step: Placement) -> int:
-        current = self._current.get(step.candidate)
-        return step.tokens - (current.tokens if current else 0)
-
-    def _step_of_kinds(self) -> Placement | None:
+    def _step_of_kinds(self) -> _Step | None:
         """Return the step of the stage that is furthest behind its share.
 
         The share of a stage without a step goes to the next stage with a step, in the order of
         `_STAGES`. After the last stage comes the first one.
         """
         steps = [*map(self._step_of_stage, _STAGES)]
-        ends: list[tuple[float, Placement]] = []
+        ends: list[tuple[float, _Step]] = []
         for index, step in enumerate(steps):
             if step is None:
                 continue
-            tokens, share = self._cost(step), 0.0
+            tokens, share = step.tokens, 0.0
             for back in range(len(_STAGES)):
                 if back and steps[index - back] is not None:
                     break
@@ -449,16 +444,16 @@ class PackingSteps:
         _, first = min(ends, key=itemgetter(0), default=(0.0, None))
         return first
 
-    def _step_of_stage(self, kinds: Iterable[Kind]) -> Placement | None:
+    def _step_of_stage(self, kinds: Iterable[Kind]) -> _Step | None:
         """Return the step of the kind that would have the fewest tokens after it."""
         steps = filter(None, [self._peek(self._kinds[kind]) for kind in kinds])
 
-        def tokens_after(step: Placement) -> int:
-            return self._kind_tokens[step.candidate.kind] + self._cost(step)
+        def tokens_after(step: _Step) -> int:
+            return self._kind_tokens[step.placement.candidate.kind] + step.tokens
 
         return min(steps, key=tokens_after, default=None)
 
-    def _peek(self, queue: _Queue) -> Placement | None:
+    def _peek(self, queue: _Queue) -> _Step | None:
         """Return the next step of the queue, or None.
 
         Removes candidates without a further step. A candidate that took a step from another queue
@@ -469,12 +464,12 @@ class PackingSteps:
             current = self._current.get(candidate)
             if queued_for is current:
                 if queue.reason == "named":
-                    step = self._line(candidate)
+                    form = self._line(candidate)
                 else:
-                    step = self._next_form(candidate)
+                    form = self._next_form(candidate)
                 is_new = current is None or not current.chars
-                if step is not None and not (is_new and self._duplicates.repeats(candidate)):
-                    return step
+                if form is not None and not (is_new and self._duplicates.repeats(candidate)):
+                    return _Step(form, current)
             heappop(queue.heap)
             # Another queue has shown the candidate since, so its density is out of date.
             if queued_for is not current and not queue.is_first_only:
