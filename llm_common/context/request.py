@@ -421,23 +421,18 @@ FOLDER_STRATEGY: Final = "files"
 """The name of the strategy of a packed folder. No `ContextSelector` has it by default."""
 
 
-def effective_budget(request: ContextSelectionRequest) -> int:
-    """Return the request's budget, or the window of its target if that is smaller."""
-    return min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))
-
-
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
     """Divide the effective budget into whole tokens for each part, without a remainder.
 
-    Shares are rounded down. The tokens left over go to the parts that lost most, and to the first
-    of equals. A budget of at most 200 tokens belongs to the system part, so nothing can be
-    selected.
+    That is the request's budget, or the window of its target if that is smaller. Shares are rounded
+    down. The tokens left over go to the parts that lost most, and to the first of equals. A budget
+    of at most 200 tokens belongs to the system part, so nothing can be selected.
 
     Args:
         request: The request, whose intent decides the shares (specification, "Phase 1: Budget
             Allocation").
     """
-    budget = effective_budget(request)
+    budget = min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))
     system = min(budget, _SYSTEM_TOKENS)
     parts: list[int] = []
     lost: list[int] = []
