@@ -96,11 +96,6 @@ class _Output:
     tokens: int
 
     @property
-    def position(self) -> int:
-        """Return the number of its message."""
-        return self.unit.originals[self.called.message_index].position
-
-    @property
     def stored(self) -> StoredPart:
         args = self.called.call.args
         if not isinstance(args, dict):
@@ -264,7 +259,7 @@ class _Folder:
         if message.tokens(self.counter) < output.unit.shown[index].tokens(self.counter):
             self._show(output.unit, index, message)
             output.unit.outputs.remove(output)
-            position = output.position
+            position = message.position
             self._keep("output", output.stored, position, position, output.tokens)
 
     def _keep(self, kind: Kind, stored: StoredPart, first: int, last: int, tokens: int) -> str:
