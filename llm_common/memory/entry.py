@@ -82,18 +82,9 @@ def check_session(session_id: object, user: object = None) -> None:
     Raises:
         InvalidIdError: If one is not a str, blank, over 200 characters or not printable.
     """
-    _check_id("session id", session_id)
+    check_id("session id", session_id)
     if user is not None:
-        check_user(user)
-
-
-def check_user(user: object) -> None:
-    """Check a user.
-
-    Raises:
-        InvalidIdError: If it is not a str, blank, over 200 characters or not printable.
-    """
-    _check_id("user", user)
+        check_id("user", user)
 
 
 def checked_entry(
@@ -118,7 +109,7 @@ def checked_entry(
             f"event must be an Event, got {type(event).__name__}; pass Event(role='user', text='…')"
         )
     if key is not None:
-        _check_id("key", key)
+        check_id("key", key)
     if valid_until is not None and not isinstance(valid_until, datetime):
         raise TypeError(f"valid_until must be a datetime, got {type(valid_until).__name__}")
     return Entry(
@@ -146,7 +137,7 @@ def checked_target(session_id: str | None, user: str | None, event_id: str | Non
         check_session(session_id, user)
         return Target(scope_of(session_id, user), session_id, event_number)
     if user is not None:
-        check_user(user)
+        check_id("user", user)
         return Target(scope_of("", user), None, event_number)
     return Target(None, None, event_number)
 
@@ -197,7 +188,12 @@ def no_such_event(event_number: int) -> InvalidIdError:
     )
 
 
-def _check_id(name: str, value: object) -> None:
+def check_id(name: str, value: object) -> None:
+    """Check a session id, a user or a key.
+
+    Raises:
+        InvalidIdError: If it is not a str, blank, over 200 characters or not printable.
+    """
     # Printable, so that ids can be logged, and none begins with `_USERS`.
     if not (
         isinstance(value, str)

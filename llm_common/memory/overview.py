@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.errors import StoreError
 from llm_common.memory.entry import (
     Target,
-    check_user,
+    check_id,
     checked_target,
     row_count,
     scope_of,
@@ -113,7 +113,7 @@ async def list_sessions(
         StoreError: If the memory cannot be read.
     """
     if user is not None:
-        check_user(user)
+        check_id("user", user)
     user_scope = None if user is None else scope_of("", user)
     values = _values(Target(user_scope, None, None), limit, offset)
     # Two statements without a transaction: events that arrive in between count in the total alone.

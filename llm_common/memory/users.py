@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from llm_common.memory.entry import check_user
+from llm_common.memory.entry import check_id
 from llm_common.memory.protocol import Event, FactMemory, Memory, MemoryFilters, MemoryHit
 
 
@@ -21,7 +21,7 @@ class UserMemory(Memory):
     """
 
     def __init__(self, memory: FactMemory, user: str) -> None:
-        check_user(user)
+        check_id("user", user)
         self._memory = memory
         self._user = user
 
