@@ -228,8 +228,9 @@ class _Room:
         return fitting
 
     def section(self, label: str, lines: Iterable[str], share: float = 1) -> list[str]:
-        """Take lines below a label, and return them without it."""
-        return self.take([label, *lines], share)[1:]
+        """Take lines below a label, and return them with it, or none."""
+        taken = self.take([label, *lines], share)
+        return taken if taken[1:] else []
 
 
 class _Receipt(NamedTuple):
@@ -359,10 +360,9 @@ class NoteWriter:
         said: list[str] = []
         if room.take(["\n".join(content.task)]):
             said += content.task
-        if replies := room.section(_DONE, content.replies, _REPLIES_SHARE):
-            said += [_DONE, *reversed(replies)]
-        if quotes := room.section(_QUOTES, content.quotes, _QUOTES_SHARE):
-            said += [_QUOTES, *quotes]
+        replies = room.section(_DONE, content.replies, _REPLIES_SHARE)
+        said += [*replies[:1], *reversed(replies[1:])]
+        said += room.section(_QUOTES, content.quotes, _QUOTES_SHARE)
         room.take([_DATA])
         # The values that are needed most likely, in one line.
         entries = fill(
@@ -376,7 +376,7 @@ class NoteWriter:
         headings = [segment.heading for segment in reversed(content.segments)]
         named = len(room.take(headings))
         room.tokens += reserved_tokens
-        said = [*_held_lines(content, room), *said]
+        said = [*_held_lines(content, held, room), *said]
         data += self._part_lines(content, len(headings) - named, room)
         if not data:
             return said
@@ -404,12 +404,11 @@ def _tokens_with_receipt(content: _Content, listed: Sequence[Sentence], room: _R
     return sum(map(room.size, lines))
 
 
-def _held_lines(content: _Content, room: _Room) -> list[str]:
+def _held_lines(content: _Content, held: Sequence[Sentence], room: _Room) -> list[str]:
     """Take what the user said for the conversation, oldest first, and where the rest is.
 
     What changes an earlier sentence comes before all others, so that none is listed without it.
     """
-    held = [sentence for sentence in content.held if not sentence.is_named]
     listed = fill(
         room.tokens,
         sorted(held, key=lambda sentence: not sentence.changes),
@@ -419,8 +418,6 @@ def _held_lines(content: _Content, room: _Room) -> list[str]:
     taken = set(map(id, listed))
     lines = [_held_line(sentence, content.segments) for sentence in held if id(sentence) in taken]
     lines = room.section(_HELD, lines)
-    if lines:
-        lines.insert(0, _HELD)
     receipt = _receipt(content, listed)
     paths = fill(
         room.tokens,
