@@ -152,13 +152,11 @@ def _declaring(config: types.GenerateContentConfig) -> list[Any]:
 
 
 def _session(sessions: Sessions, context: Any) -> Session:
+    session = context.session
     # ADK runs an agent as a tool in a new session, with an id that it generates.
     caller = session_of_caller(sessions)
-    if caller is not None:
-        return caller
-    session = context.session
     # Two apps or users may have a session with the same id.
-    return sessions.get((session.app_name, session.user_id, session.id))
+    return caller or sessions.get((session.app_name, session.user_id, session.id))
 
 
 def _turn(context: Any) -> tuple[str | None, list[dict[str, Any]]]:

@@ -108,10 +108,8 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         thread_id = None
         if runtime and runtime.execution_info:
             thread_id = runtime.execution_info.thread_id
-        if thread_id is None:
-            caller = session_of_caller(self.sessions)
-            if caller is not None:
-                return caller
+        if thread_id is None and (caller := session_of_caller(self.sessions)):
+            return caller
         if thread_id is None and messages and messages[0].id:
             if not self._has_warned:
                 self._has_warned = True

@@ -171,10 +171,8 @@ class LLMCommonCapability(AbstractCapability[Any]):
         return replace(request_context, messages=join_pieces([*instructions, *folded]))
 
     def _session(self, ctx: RunContext[Any]) -> Session:
-        if has_generated_id(ctx):
-            caller = session_of_caller(self.sessions)
-            if caller is not None:
-                return caller
+        if has_generated_id(ctx) and (caller := session_of_caller(self.sessions)):
+            return caller
         return self.sessions.get(ctx.conversation_id)
 
     def _read_back_tool(self, tool: Tool) -> AgentTool[Any]:
