@@ -378,20 +378,14 @@ class Recording:
         pointer: ContextPointer | None = None,
         failure: str | None = None,
     ) -> ToolCallLine:
-        arguments = stable_json(args)
-        line = ToolCallLine(
+        return ToolCallLine(
             tool=self._one_line(tool, _MAX_NAME_CHARS),
             task=None if task is None else self._one_line(str(task), _MAX_ID_CHARS),
-            args=self._text(arguments),
+            args=self._text(stable_json(args)),
             failure=None if failure is None else self._one_line(failure, _MAX_NAME_CHARS),
+            pointer_id=None if pointer is None else pointer.pointer_id,
+            result_bytes=None if pointer is None else pointer.result_bytes,
         )
-        if pointer is None:
-            return line
-        output = {
-            "pointer_id": pointer.pointer_id,
-            "result_bytes": pointer.result_bytes,
-        }
-        return line.model_copy(update=output)
 
     def _answer(
         self,
