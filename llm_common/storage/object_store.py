@@ -261,9 +261,6 @@ class ObjectBlobStore:
                 return self.get(key, max_bytes=max_bytes)
             return None
 
-        if len(keys) == 1:
-            yield get_or_none(keys[0])
-            return
         with ThreadPoolExecutor(max_workers=16) as threads:
             yield from threads.map(get_or_none, keys)
 
