@@ -381,7 +381,9 @@ class MemoryBlobStore:
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
         """Return the bytes of a blob. See `BlobStore.get`."""
-        data = self._get(*check_key(key))
+        folder, name = check_key(key)
+        # Not indexed, since a defaultdict would create the folder.
+        data, _ = self._folders.get(folder, {}).get(name, (None, None))
         if data is None:
             raise PointerNotFoundError(
                 f"Nothing is stored under {key}. Use a key that the store lists"
@@ -396,11 +398,10 @@ class MemoryBlobStore:
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
         """Yield the bytes of each name, None for a missing or oversized blob."""
-        check_folder(folder)
         for name in names:
-            data = self._get(folder, check_name(name))
-            if data is not None and max_bytes is not None and len(data) > max_bytes:
-                data = None
+            data = None
+            with suppress(PointerNotFoundError, CorruptPointerError):
+                data = self.get(f"{folder}/{name}", max_bytes=max_bytes)
             yield data
 
     def update(
@@ -488,11 +489,6 @@ class MemoryBlobStore:
         """Return `memory:` and the key."""
         check_key(key)
         return f"memory:{key}"
-
-    def _get(self, folder: str, name: str) -> bytes | None:
-        # Not indexed, since a defaultdict would create the folder.
-        data, _ = self._folders.get(folder, {}).get(name, (None, None))
-        return data
 
 
 class _LockedFolder:
