@@ -95,6 +95,11 @@ def entries_in(path: Path) -> HostEntries:
     return located(parsed(text_in(path), path), path)
 
 
+def unusable(path: Path, problem: str) -> ConfigError:
+    """Return the error for a file that cannot be used: the problem, and what to do."""
+    return ConfigError(f"{path} {problem}", variable="config")
+
+
 def text_in(path: Path) -> str:
     """Return the text of a file.
 
@@ -104,11 +109,11 @@ def text_in(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except OSError as exc:
-        reason = f"{path} cannot be read ({exc.strerror}); name a file that you may read"
-        raise ConfigError(reason, variable="config") from exc
+        raise unusable(
+            path, f"cannot be read ({exc.strerror}); name a file that you may read"
+        ) from exc
     except UnicodeDecodeError as exc:
-        reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
-        raise ConfigError(reason, variable="config") from exc
+        raise unusable(path, f"is not UTF-8 at byte {exc.start}; save it as UTF-8") from exc
 
 
 def parsed(text: str, path: Path) -> dict[str, Any]:
@@ -127,12 +132,10 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
             # The rest of the message may quote the file, and so a secret.
             match = re.search(r"line \d+, column \d+|end of document", str(exc))
             position = match[0] if match else "somewhere"
-            reason = f"{path} is not TOML: {position}; correct it"
-            raise ConfigError(reason, variable="config") from exc
+            raise unusable(path, f"is not TOML: {position}; correct it") from exc
     document = _json(text, path)
     if not isinstance(document, dict):
-        reason = f"{path} holds a JSON {type(document).__name__}, not an object with servers"
-        raise ConfigError(reason, variable="config")
+        raise unusable(path, f"holds a JSON {type(document).__name__}, not an object with servers")
     return document
 
 
@@ -151,8 +154,7 @@ def _json(text: str, path: Path) -> Any:
         position = re.search(r"near (\d+)", str(exc))
         line = 1 + text.count("\n", 0, int(position[1]) - 1) if position else strict.lineno
         way_out = "close what begins in" if isinstance(exc, pyjson5.Json5EOF) else "correct"
-        reason = f"{path} is not JSON, even with comments; {way_out} line {line}"
-        raise ConfigError(reason, variable="config") from exc
+        raise unusable(path, f"is not JSON, even with comments; {way_out} line {line}") from exc
 
 
 def located(document: Mapping[str, Any], path: Path) -> HostEntries:
@@ -172,11 +174,11 @@ def located(document: Mapping[str, Any], path: Path) -> HostEntries:
     if host is None or not isinstance(entries, dict):
         names = [one_line(name, max_chars=_MAX_KEY_CHARS) for name in list(document)[:_MAX_KEYS]]
         content = f"has {', '.join(names)}" if names else "is empty"
-        reason = (
-            f'{path} holds no MCP servers: it {content}. Add "mcpServers", or name a file with '
-            '"servers", "mcp", "context_servers" or [mcp_servers]'
+        raise unusable(
+            path,
+            f'holds no MCP servers: it {content}. Add "mcpServers", or name a file with '
+            '"servers", "mcp", "context_servers" or [mcp_servers]',
         )
-        raise ConfigError(reason, variable="config")
     for entry in entries.values():
         # Only opencode writes these types, whatever its file is called.
         is_typed = isinstance(entry, dict) and entry.get("type") in ("local", "remote")

@@ -31,6 +31,7 @@ from llm_common.apps.gateway.configuration.host_files import (
     named_variables,
     parsed,
     text_in,
+    unusable,
 )
 from llm_common.apps.gateway.configuration.known_hosts import CALL_S, Host, Scope
 from llm_common.errors import ConfigError
@@ -82,8 +83,7 @@ class FileChange:
         """
         try:
             if _text(self.path) != self.before:
-                reason = f"{self.path} has changed in the meantime; run the command again"
-                raise ConfigError(reason, variable="config")
+                raise unusable(self.path, "has changed in the meantime; run the command again")
             backup = None
             if self.before is not None:
                 backup = _free_name(self.path)
@@ -93,8 +93,9 @@ class FileChange:
             else:
                 _write(self.path, self.after)
         except OSError as exc:
-            reason = f"{self.path} cannot be written ({exc.strerror}); change its permissions"
-            raise ConfigError(reason, variable="config") from exc
+            raise unusable(
+                self.path, f"cannot be written ({exc.strerror}); change its permissions"
+            ) from exc
         return backup
 
 
@@ -150,8 +151,7 @@ def plan_install(
             reason = f"{path} {state}{reasons}; name a file with --config"
             raise ConfigError(one_line(reason, max_chars=_MAX_REASON_CHARS), variable="config")
     elif old is not None and not _is_ours(old):
-        reason = f"{path} has another server called {entry_name}; rename it"
-        raise ConfigError(reason, variable="config")
+        raise unusable(path, f"has another server called {entry_name}; rename it")
 
     changes: list[FileChange] = []
     if servers:
@@ -213,8 +213,7 @@ def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
     entries = _entries(text or "", host.key, path)
     entry_name = host.entry_name(scope)
     if text is None or not _is_ours(entries.get(entry_name)):
-        reason = f"{path} has no entry of the gateway; try the other --scope"
-        raise ConfigError(reason, variable="config")
+        raise unusable(path, "has no entry of the gateway; try the other --scope")
     moved = _entries(servers_text or "", host.key, servers_path)
     back: dict[str, Any] = {}
     kept: dict[str, str] = {}
@@ -368,8 +367,9 @@ def with_entries(text: str, key: str, entries: Mapping[str, Any], *, path: Path)
 
 
 def _refusal(path: Path) -> ConfigError:
-    reason = f"{path} cannot be changed without touching the rest; add what --print shows yourself"
-    return ConfigError(reason, variable="config")
+    return unusable(
+        path, "cannot be changed without touching the rest; add what --print shows yourself"
+    )
 
 
 def _changed_toml(text: str, key: str, entries: Mapping[str, Any]) -> str:
