@@ -17,6 +17,14 @@ from llm_common.apps.cli.terminal import ExitCode
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "cli.md"
 FOLDER = DOCS / "cli"
+MEANINGS = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "failed, or a check found something wrong",
+    ExitCode.USAGE: "wrong options, arguments or settings, and nothing was done",
+    ExitCode.NOTHING: "nothing found: no such pointer, no match, no file that fits",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.BROKEN_PIPE: "the reader of stdout closed it, as `| head` does",
+}
 HEAD = """# The command line
 
 `python tools/cli_reference.py` generates this page and those of the commands from their help.
@@ -59,7 +67,7 @@ def reference() -> str:
     shown = get_docs_for_click(
         obj=command, ctx=context, name="llm-common", title="Commands", indent=1
     )
-    codes = "".join(f"| {code.value} | {code.meaning} |\n" for code in ExitCode)
+    codes = "".join(f"| {code.value} | {MEANINGS[code]} |\n" for code in ExitCode)
     shown = re.sub(r" <(?:str|path|file|list\[\w+\])>`:", "`:", shown)  # types of Python
     lines = (line.rstrip() for line in shown.splitlines())
     return f"{HEAD}{codes}\n" + "\n".join(lines).strip() + "\n"

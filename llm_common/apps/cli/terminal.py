@@ -51,7 +51,7 @@ _EXTRAS = {
 
 
 class ExitCode(IntEnum):
-    """The exit code of a command. Scripts rely on the numbers."""
+    """The exit code of a command, as docs/cli.md explains it. Scripts rely on the numbers."""
 
     OK = 0
     FAILED = 1
@@ -61,20 +61,6 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
-    @property
-    def meaning(self) -> str:
-        """Return the sentence that the documentation has for this code."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    ExitCode.OK: "done",
-    ExitCode.FAILED: "failed, or a check found something wrong",
-    ExitCode.USAGE: "wrong options, arguments or settings, and nothing was done",
-    ExitCode.NOTHING: "nothing found: no such pointer, no match, no file that fits",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-    ExitCode.BROKEN_PIPE: "the reader of stdout closed it, as `| head` does",
-}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
