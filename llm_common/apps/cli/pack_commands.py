@@ -168,32 +168,31 @@ def pack(
     except KeyboardInterrupt:
         end("Interrupted. Files read so far stay in the index.", ExitCode.INTERRUPTED)
     if json:
-        print_json(_document(packed, explain=explain), output)
+        print_json(
+            {
+                "query": packed.query,
+                "folders": packed.folders,
+                "budget_tokens": packed.budget_tokens,
+                "tokens": packed.tokens,
+                "counter": packed.counter,
+                "searched": packed.searched,
+                "read": packed.read,
+                "left_out": packed.left_out,
+                "weighed": len(packed.files) + len(packed.dropped),
+                "files": packed.files,
+                "notes": packed.notes,
+                "seconds": packed.seconds,
+                "packed": packed.text,
+                "explain": packed.bundle.explain() if explain else None,
+            },
+            output,
+        )
     elif packed.text:  # a file keeps its text if there is nothing to write
         print_text(packed.text, output)
     if not json:
         _show(packed, stderr_console(), explain=explain)
     if not packed.text:
         end(f"Nothing was packed: {_why_nothing(packed)}.", ExitCode.NOTHING)
-
-
-def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
-    return {
-        "query": pack.query,
-        "folders": pack.folders,
-        "budget_tokens": pack.budget_tokens,
-        "tokens": pack.tokens,
-        "counter": pack.counter,
-        "searched": pack.searched,
-        "read": pack.read,
-        "left_out": pack.left_out,
-        "weighed": len(pack.files) + len(pack.dropped),
-        "files": pack.files,
-        "notes": pack.notes,
-        "seconds": pack.seconds,
-        "packed": pack.text,
-        "explain": pack.bundle.explain() if explain else None,
-    }
 
 
 def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
