@@ -11,14 +11,13 @@ from typing import Final
 
 from llm_common._threads import in_thread
 from llm_common.agents.session.config import SessionConfig
-from llm_common.agents.session.saved import View
+from llm_common.agents.session.saved import SavedResults, View
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.history.folding import Folded, fold, refers_to_results, results_in_view
 from llm_common.history.message_shapes import Message, last_question
 from llm_common.history.pins import pinned_text
 from llm_common.history.policy import HISTORY_TOOL, FoldPolicy
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.display import in_fence, one_line
 
 _MAX_TOKENS: Final = 150  # of an overview: small enough for every prompt of a conversation
@@ -32,8 +31,7 @@ class SessionHistory:
     """The pins and the folded messages of one session.
 
     Args:
-        store: Keeps the folded messages.
-        session_id: The session.
+        saved: The results of the session, whose store keeps the folded messages.
         config: The limits and policies.
         trace: Records what is folded.
 
@@ -41,16 +39,9 @@ class SessionHistory:
         newest: The newest folded prompt. None before the first.
     """
 
-    def __init__(
-        self,
-        store: ContextPointerStore,
-        session_id: str,
-        config: SessionConfig,
-        trace: SessionTrace,
-    ) -> None:
+    def __init__(self, saved: SavedResults, config: SessionConfig, trace: SessionTrace) -> None:
         self.newest: Folded | None = None
-        self._store = store
-        self._session_id = session_id
+        self._saved = saved
         self._config = config
         self._trace = trace
         self._pins: dict[str, None] = {}  # ordered
@@ -64,7 +55,7 @@ class SessionHistory:
         return partial(
             results_in_view,
             messages,
-            session_id=self._session_id,
+            session_id=self._saved.session_id,
             policy=self._config.named_fold,
             counter=self._config.counter,
             pinned=(*self._config.pinned, *self._pins),
@@ -84,8 +75,8 @@ class SessionHistory:
         with self._trace.recorded(lambda: last_question(messages)):
             folded = await fold(
                 messages,
-                store=self._store,
-                session_id=self._session_id,
+                store=self._saved.store,
+                session_id=self._saved.session_id,
                 policy=policy,
                 counter=self._config.counter,
                 ttl_s=self._config.ttl_s,

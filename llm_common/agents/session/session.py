@@ -104,7 +104,7 @@ class Session:
     def _history(self) -> "SessionHistory":
         from llm_common.agents.session.history import SessionHistory
 
-        return SessionHistory(self.store, self.session_id, self.config, self._trace)
+        return SessionHistory(self.results, self.config, self._trace)
 
     @computed_once
     def _chooser(self) -> "ToolChooser | None":
@@ -113,7 +113,7 @@ class Session:
         max_tokens = self.config.max_tool_tokens
         if max_tokens is None:
             return None
-        return ToolChooser(self.session_id, self.config, max_tokens=max_tokens, trace=self._trace)
+        return ToolChooser(self.config, max_tokens=max_tokens, trace=self._trace)
 
     async def offload(
         self,

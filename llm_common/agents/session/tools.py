@@ -57,16 +57,12 @@ class ToolChooser:
     """Chooses the tools of each prompt, within the tokens that the config allows.
 
     Args:
-        session_id: The session.
         config: The limits and names.
         max_tokens: Maximum tokens of all tool definitions.
         trace: Records what is chosen.
     """
 
-    def __init__(
-        self, session_id: str, config: SessionConfig, *, max_tokens: int, trace: SessionTrace
-    ) -> None:
-        self._session_id = session_id
+    def __init__(self, config: SessionConfig, *, max_tokens: int, trace: SessionTrace) -> None:
         self._config = config
         self._trace = trace
         # In the config itself, as `computed_once` does, so that they end with it. All sessions of a
@@ -110,7 +106,7 @@ class ToolChooser:
         hidden = [name for name in by_name if name not in names]
         record(
             "tool_list",
-            session_id=self._session_id,
+            session_id=self._trace.session_id,
             shown=shown,
             hidden=hidden,
             tokens=tokens,

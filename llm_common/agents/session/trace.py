@@ -59,10 +59,13 @@ class SessionTrace:
 
     Args:
         session_id: Names the folder of the runs.
+
+    Attributes:
+        session_id: The session.
     """
 
     def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
+        self.session_id = session_id
         self._questions: SharedCache[str, bool] = SharedCache(_MAX_QUESTIONS)
 
     @contextmanager
@@ -81,7 +84,7 @@ class SessionTrace:
     def _run(self, question: str) -> "trace.Run":
         runs = _RUNS.get()
         with runs.lock:
-            run = runs.get(self._session_id)
+            run = runs.get(self.session_id)
             question_digest = text_digest(question)
             is_new = bool(question) and not self._questions.get(question_digest)
             if is_new:
@@ -90,8 +93,8 @@ class SessionTrace:
                 return run
             if run is not None:
                 run.end()
-            runs[self._session_id] = trace.begin_run(self._session_id, query=question or None)
-            return runs[self._session_id]
+            runs[self.session_id] = trace.begin_run(self.session_id, query=question or None)
+            return runs[self.session_id]
 
 
 class RecordedTool(Tool):
