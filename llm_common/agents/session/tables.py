@@ -160,7 +160,7 @@ class SessionTables:
         for pointer_id, result in [*self._read.items()]:
             pointer = names.pointers.get(pointer_id)
             is_same = pointer is not None and _version_of(pointer) == result.version
-            if not is_same or names.of(pointer_id) != result.name:
+            if not is_same or names.by_id[pointer_id] != result.name:
                 self._drop(pointer_id)
                 del self._read[pointer_id]
         return names
@@ -201,7 +201,7 @@ class SessionTables:
                 self._drop(other_id)
 
     def _read_tables(self, pointer: ContextPointer, names: "_Names") -> list[NamedTable]:
-        name = names.of(pointer.pointer_id)
+        name = names.by_id[pointer.pointer_id]
         if (pointer.result_bytes or 0) > _MAX_RESULT_BYTES:
             raise ToolArgumentsError(
                 f"{QUERY_NAME} returned nothing: {name} has {pointer.result_bytes:,} bytes, and at "
@@ -272,6 +272,7 @@ class _Names:
     Attributes:
         pointers: The results that can be read, by id.
         listed: The results that lists hold, by the name of their first table, oldest first.
+        by_id: The name of the first table of each result, by the result's id.
     """
 
     def __init__(self, results: SavedResults) -> None:
@@ -280,7 +281,7 @@ class _Names:
         readable.sort(key=lambda pointer: not results.lists(pointer))
         self.pointers: Final = {pointer.pointer_id: pointer for pointer in readable}
         self.listed: Final[dict[str, ContextPointer]] = {}
-        self._names: dict[str, str] = {}
+        self.by_id: Final[dict[str, str]] = {}
         self._by_name: dict[str, ContextPointer | None] = {}
         for pointer in readable:
             name = result_name(pointer.tool_name, pointer.pointer_id)
@@ -289,14 +290,10 @@ class _Names:
                 if other is not None and not results.lists(other):
                     self._by_name[name.lower()] = None  # either may have been shown by this name
                 name = f"{name}_{pointer.pointer_id}"
-            self._names[pointer.pointer_id] = name
+            self.by_id[pointer.pointer_id] = name
             self._by_name[name.lower()] = pointer
             if results.lists(pointer):
                 self.listed[name] = pointer
-
-    def of(self, pointer_id: str) -> str:
-        """Return the name of the first table of a result."""
-        return self._names[pointer_id]
 
     def pointer_of(self, word: str) -> ContextPointer | None:
         """Return the result of which a word in lower case names a table, if it is only one."""
