@@ -240,10 +240,6 @@ class Unread:
             lines.append(f"and {self.more} more, which are not listed")
         return "\n".join(lines)
 
-    def is_named_in(self, texts: Sequence[str]) -> bool:
-        """Return whether a text contains one of the ids."""
-        return any(pointer_id in text for pointer_id in self.ids for text in texts)
-
 
 class _TextBuffer:
     """Buffers the text of a turn until it cannot be a call any more."""

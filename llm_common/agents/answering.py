@@ -352,7 +352,8 @@ class Answering(BaseModel):
             with suppress(TokenBudgetError):
                 fitted = await in_thread(fit, bundle, self.counter)
                 # `fit` may drop the list of unread outputs, and without an id nothing can be read.
-                if unread.is_named_in(fitted.context_docs):
+                documents = fitted.context_docs
+                if any(pointer_id in text for pointer_id in unread.ids for text in documents):
                     return _Prompt(smaller, failures, fitted.to_messages(), offer)
 
         notes = _notes_of(context, max_tokens=budget)

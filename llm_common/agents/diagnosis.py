@@ -136,12 +136,6 @@ async def doctor(
     store = await _check_store(problems, quick=quick)
     progress("Calling the endpoint")
     endpoint = await _check_endpoint(problems, offline=offline)
-    return _diagnose(store, endpoint, problems)
-
-
-def _diagnose(
-    store: StoreHealth, endpoint: EndpointReport | None, problems: list[str]
-) -> Diagnosis:
     # All are called, so that one wrong setting does not hide another.
     checks: tuple[Callable[[], object], ...] = (
         ToolSelectionConfig.from_env,

@@ -233,7 +233,6 @@ def _text_and_size(output: object) -> tuple[str, int]:
 
 def _sent_answer(answer: Answer) -> dict[str, object]:
     """Return an answer for a browser, without the outputs and the context of its prompt."""
-    usage = answer.usage
     return {
         "text": answer.text,
         "status": answer.status,
@@ -242,7 +241,7 @@ def _sent_answer(answer: Answer) -> dict[str, object]:
         "failures": answer.failures,
         "reads": [read.pointer_id for read in answer.reads],
         "prompt_tokens": answer.prompt_tokens,
-        "total_tokens": usage.total_tokens,
+        "total_tokens": answer.usage.total_tokens,
         "cost_usd": answer.cost_usd,
     }
 

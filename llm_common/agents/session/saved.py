@@ -241,7 +241,14 @@ class SavedResults:
     ) -> ContextPointer:
         if self.is_named and query_id not in self._recorded:
             # Before the result, which a kill in between would leave without a record.
-            await self._record_query(query_id)
+            record = await self.store.save(
+                query_id=self.session_id,
+                task_id=None,
+                tool_name=_QUERY_OF_SESSION,
+                args={"query_id": list(query_id.encode())},  # a text might be taken for a secret
+                result=query_id,
+            )
+            self._keep_record(record)
         pointer = await self.store.save(
             query_id=query_id,
             task_id=task_id,
@@ -265,16 +272,6 @@ class SavedResults:
             if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:
                 self._cache.put(_key(pointer), payload)
         return pointer
-
-    async def _record_query(self, query_id: str) -> None:
-        record = await self.store.save(
-            query_id=self.session_id,
-            task_id=None,
-            tool_name=_QUERY_OF_SESSION,
-            args={"query_id": list(query_id.encode())},  # as text it might be taken for a secret
-            result=query_id,
-        )
-        self._keep_record(record)
 
     def _keep_record(self, record: ContextPointer) -> str:
         """Add the query of a record to the session's queries, and return its id."""

@@ -102,7 +102,9 @@ class Gateway:
         )
 
         self.server.add_notification_handler(
-            "notifications/roots/list_changed", types.NotificationParams, self._on_roots_changed
+            "notifications/roots/list_changed",
+            types.NotificationParams,
+            lambda host, _: self.session_of(host).announce_roots(),
         )
 
     async def __aenter__(self) -> Self:
@@ -221,9 +223,6 @@ class Gateway:
             # Started now, the servers are likely ready when the host asks for its first list.
             if not self.config.lazy:
                 await session.catalogue.listing()
-
-    async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
-        await self.session_of(host).announce_roots()
 
     def _of_session(self, answer: _Answer) -> Any:
         """Return a handler that answers a request in the session of its host."""

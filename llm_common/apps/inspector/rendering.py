@@ -8,7 +8,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
@@ -122,7 +122,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "distance": distance,
-        "file_link": _file_link,
+        # Of a file in the same folder: never another site or a script.
+        "file_link": partial(quote, safe="", errors="replace"),
         "json": stable_json,
         "number": number,
         "score": score,
@@ -161,11 +162,6 @@ def _without_controls(value: object) -> object:
     """Replace control characters in a value, just before the template escapes it."""
     # Markup is the output of a macro, in which values were replaced already.
     return value if isinstance(value, Markup) else inert(str(value))
-
-
-def _file_link(name: str) -> str:
-    """Return the address of a file in the same folder, which is never another site or a script."""
-    return quote(name, safe="", errors="replace")
 
 
 def _address(*parts: object) -> str:
