@@ -175,10 +175,7 @@ class OpenAICompatibleClient(LLMClient):
             bill=bill,
             chosen_by=None if model else _DEFAULT,
         ) as call:
-            deadline = asyncio.get_running_loop().time() + timeout_s
-            async with deadline_at(deadline, timeout_s=timeout_s):
-                response = await self._answer(request, bill, timeout_s=timeout_s)
-            return call.record_response(response)
+            return call.record_response(await self._answer(request, bill, timeout_s=timeout_s))
 
     async def stream(
         self,
@@ -252,7 +249,8 @@ class OpenAICompatibleClient(LLMClient):
                     policy.request.body(), timeout_s=timeout_s, charge=charge
                 )
 
-        payload = await self._endpoint.retry(exchange, wait_s=policy.wait_s)
+        async with deadline_at(policy.deadline, timeout_s=timeout_s):
+            payload = await self._endpoint.retry(exchange, wait_s=policy.wait_s)
         self._refused[request.model] |= policy.refused
         return self._response(payload, policy, bill, started=started)
 
