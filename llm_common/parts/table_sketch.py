@@ -20,7 +20,7 @@ from typing import Final
 
 from llm_common.parts.fill import Lines
 from llm_common.ranking.question_words import asks_for_failures, is_request
-from llm_common.tables.columns import Column, condition_of, is_id_name
+from llm_common.tables.columns import NOTHING, Column, condition_of, is_id_name
 from llm_common.tables.finding import Records
 from llm_common.tables.question.logic import Condition
 from llm_common.tables.question.table_question import TableQuestion, read_question
@@ -63,7 +63,6 @@ _VERDICTS: Final = frozenset(
     {"fail", "failed", "failure", "failing", "error", "errored", "fatal", "panic"}
 )
 _FIELDS: Final = frozenset({"failure", "error", "err", "exception"})
-_NOTHING: Final = frozenset({None, "", "{}", "[]"})
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
@@ -351,7 +350,7 @@ class TableSketch:
         columns += question.columns[:_MAX_ASKED_COLUMNS]
         # A column that is empty here, or holds objects, takes room and says nothing.
         columns = [index for index in columns if self._is_readable_in(index, question.rows)]
-        return list(dict.fromkeys(columns))[:_MAX_SHOWN_COLUMNS]
+        return list(dict.fromkeys(columns or [0]))[:_MAX_SHOWN_COLUMNS]
 
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}
@@ -504,7 +503,7 @@ def _failed_records(columns: Sequence[Column]) -> TableQuestion | None:
         fields = [name for name in column.path.split(".") if name.casefold() in _FIELDS]
         if fields and not (column.is_numeric or column.is_flag):
             text = _name(fields[0])
-            telling = set(column.counts) - _NOTHING
+            telling = set(column.counts) - NOTHING
         elif column.is_category:
             telling = {cell for cell in column.counts if cell_text(cell).casefold() in _VERDICTS}
             text = f"{_name(column.name)} = {' or '.join(sorted(map(cell_text, telling)))}"
@@ -517,7 +516,7 @@ def _failed_records(columns: Sequence[Column]) -> TableQuestion | None:
         return None
     reasons = []
     for column in columns:
-        filled = {row for row, cell in enumerate(column.cells) if cell not in _NOTHING}
+        filled = {row for row, cell in enumerate(column.cells) if cell not in NOTHING}
         # What only failed records have says why they failed.
         if filled and filled <= rows and len(rows) < len(column.cells):
             reasons.append(column.index)

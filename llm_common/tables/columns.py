@@ -27,6 +27,9 @@ from llm_common.tables.values import (
 MAX_VALUE_CHARS: Final = 80
 """A longer value is prose, which no question quotes."""
 
+NOTHING: Final = frozenset({None, "", "{}", "[]"})
+"""Cells without a value, also as JSON."""
+
 _SAMPLE_ROWS: Final = 2_000
 _MAX_DISTINCT: Final = 2_000
 _LIST_SHARE: Final = 0.2  # of the cells, from which a column holds lists
@@ -45,7 +48,7 @@ _MAX_LITERAL_CHARS: Final = 40
 @lru_cache(maxsize=4_096)
 def _name_stems(name: str) -> tuple[str, ...]:
     parts = [part for part in _NAME_SEAM.split(name) if part]
-    return tuple(dict.fromkeys(stem_of(folded(part)) for part in parts))
+    return tuple(stem_of(folded(part)) for part in parts)
 
 
 def is_id_name(path: str) -> bool:
@@ -147,8 +150,8 @@ class Column:
         return list(map(self.type.values.get, self.cells))
 
     def is_missing(self, cell: Cell) -> bool:
-        """Return whether a cell has no value: none, an empty text, or a marker among values."""
-        return cell is None or cell == "" or (self.type.kind != "text" and cell in MARKERS)
+        """Return whether a cell has no value: nothing in it, or a marker among values."""
+        return cell in NOTHING or (self.type.kind != "text" and cell in MARKERS)
 
     @property
     def is_numeric(self) -> bool:

@@ -23,6 +23,26 @@ TABLE = table_of_records("", [dict(zip(FIELDS, shoe, strict=True)) for shoe in S
 
 Records = list[dict[str, Json]]
 
+LINTS_BY_LEVEL: list[tuple[str, str, str | None, list[Json], str | None]] = [
+    ("debug", "call", None, [], "2013-04-01"),
+    ("info", "log", "params", [{"rule": "no-undef"}], None),
+]
+LINTS: Records = [
+    {
+        "level": level,
+        "kind": kind,
+        "class": "User",
+        "user_input": user_input,
+        "has_structured_logging": kind == "log",
+        "messages": messages,
+        "column": 2,
+        "created_at": created_at,
+        "year": 2013,
+        "who": "Ann",
+    }
+    for level, kind, user_input, messages, created_at in LINTS_BY_LEVEL
+]
+
 
 def reading(question: str, records: Any = None) -> TableQuestion:
     """Return what a question asks of these records, or of the shoes."""
@@ -224,6 +244,30 @@ COMMITS: Records = [
             [(f"{WINNER} = Ann", 2)],
             id="a year in a name of many words",
         ),
+        pytest.param(
+            LINTS,
+            "How many have user input?",
+            [],
+            id="words of a whole name are no value of another",
+        ),
+        pytest.param(
+            LINTS,
+            "How many have structured logging?",
+            [("has_structured_logging = yes", 1)],
+            id="a flag of several words",
+        ),
+        pytest.param(
+            LINTS,
+            "How many have no messages?",
+            [("messages is not present", 1)],
+            id="an empty list beside lists of objects",
+        ),
+        pytest.param(LINTS, "Which are in the first 2 columns?", [], id="a number of places"),
+        pytest.param(LINTS, "How many have two capitals?", [], id="a number in words"),
+        pytest.param(
+            LINTS, "How many were created?", [("created_at is present", 1)], id="what happened"
+        ),
+        pytest.param(LINTS, "How many will be created?", [], id="what did not happen yet"),
         pytest.param(
             TEAMS, "How many have team TSV 1860?", [("team = TSV 1860", 1)], id="a year in a value"
         ),
@@ -547,6 +591,10 @@ RATING = "How many shoes have a rating of 4.5?"
                 (FLAGS, "How many no have a size over 3?", False),
                 (VISITS, "How many visits were in 2013?", True),
                 (VISITS, "How many Mondays were in 2013?", False),
+                (LINTS, "How many log lines are of the level debug?", False),
+                (LINTS, "How many lines are of the kind log?", True),
+                (LINTS, "In how many years did Ann hold more than 15 people?", False),
+                (LINTS, "How many years are above 2010?", True),
             )
         ),
         pytest.param(

@@ -30,6 +30,7 @@ _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": 
 _LIMITING: Final = set_of("longer only all both every just necessarily")
 _GAP_WORDS: Final = set_of("and or nor but than either both even also if as well else")
 _RESULTS: Final = set_of("table chart list log file data dataset document output")
+_RECORDS: Final = set_of("entry entries record records line lines row rows")
 _TURNING: Final = set_of(
     "far anything everything nothing nobody hardly barely rarely seldom unless instead rather"
     " unlike opposite minus save bar"
@@ -120,9 +121,13 @@ class _Logic:
         self._read |= self._counted_noun()
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
         unread |= self._doubts | self._wide
-        if len(conditions) > 1 and not frozenset.intersection(*(each.rows for each in conditions)):
+        is_none = len(conditions) > 1 and not frozenset.intersection(
+            *(each.rows for each in conditions)
+        )
+        for term in self._terms:
             # The word "sockets" may stand for the records, and for no value of theirs.
-            unread.update(term.first for term in self._terms if self._is_bare_plural(term))
+            if (is_none and self._is_bare_plural(term)) or self._is_kind_of_record(term):
+                unread.add(term.first)
         texts = [self._words[index].text for index in sorted(unread)]
         if self._question.is_cut:
             texts.append("…")
@@ -334,6 +339,11 @@ class _Logic:
         """Return whether a value is a plural without a word that names its column."""
         text = self._words[term.first].text
         return term.sign in ("=", "has") and len(term.words) == 1 and singular(text) != text
+
+    def _is_kind_of_record(self, term: Term) -> bool:
+        """Return whether a value names the records with the word behind it, as in "log entries"."""
+        behind = [word.text for word in self._words[term.last + 1 :][:1]]
+        return self._words[term.last].text in _RESULTS and not _RECORDS.isdisjoint(behind)
 
     def _is_akin_to_value(self, index: int) -> bool:
         """Return whether a noun may be some records only, as senators are those of the senate."""

@@ -154,15 +154,14 @@ class _Terms:
         self._read_flags()
         self._read_events()
 
-    def _whole_name(self, column: Column) -> list[int]:
+    def _whole_name(self, column: Column) -> range:
         """Return the indexes of a column's name of several words, such as `sales (2016)`."""
-        start = self._question.text.lower().find(column.name.lower())
-        end = start + len(column.name)
-        indexes = []
-        for index, word in enumerate(self._words):
-            if 0 <= start <= word.start and word.end <= end:
-                indexes.append(index)
-        return indexes if len(indexes) > 1 else []
+        parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
+        stems = [word.stem for word in self._words] if len(parts) > 1 else []
+        for start in range(len(stems)):
+            if stems[start : start + len(parts)] == parts:
+                return range(start, start + len(parts))
+        return range(0)
 
     def _words_of_texts(self) -> set[int]:
         """Return the indexes of the words of texts such as `TSV 1860`, which are whole cells."""
@@ -309,10 +308,7 @@ class _Terms:
                 signs.append(index)
         near = [*signs, *before, *behind]
         if not comparison.is_written:
-            # "4 stars" and "a rating of 4", and no number that merely stands near a name.
-            orders = {word.index for word in self._question.orders()}
-            near = [*[each for each in before[:4] if self._leads_to(each, first)], *behind[:2]]
-            near = [index for index in near if index not in orders]
+            near = self._beside_number(first, before, behind)
         column, named, is_alone = self._naming.best(near, _is_counted)
         if not is_alone and not comparison.is_written:
             return None, set(), False
@@ -326,8 +322,23 @@ class _Terms:
             # "No over 19" asks for the column `no`, or for no more than 19.
             is_open = any(self._words[index].stem in column.last_stems for index in negations)
             is_alone = not is_open and is_alone and self._units_fit(column, comparison, behind)
+            # "How many years had over 15 million people" compares no year.
+            known = _UNITS.union(column.last_stems)
+            is_other = bool(behind) and self._words[behind[0]].stem not in known
+            is_alone &= not (is_other and named == {self._question.counting.stop})
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
+
+    def _beside_number(self, first: int, before: Sequence[int], behind: Sequence[int]) -> list[int]:
+        """Return the words that may name the column of a number without a sign.
+
+        They are those of "4 stars" and "a rating of 4", and none that merely stands near.
+        """
+        if first and self._words[first - 1].text in _NO_VALUE_AFTER:
+            return []  # "the first 10 lines" have no line 10
+        orders = {word.index for word in self._question.orders()}
+        near = [*[each for each in before[:4] if self._leads_to(each, first)], *behind[:2]]
+        return [index for index in near if index not in orders]
 
     def _column_behind(
         self, comparison: Comparison, next_words: Sequence[int]
@@ -588,8 +599,9 @@ class _Terms:
         self, phrase: str, indexes: range, found: dict[int, _Found], named: dict[int, set[int]]
     ) -> dict[int, _Found]:
         """Return the columns whose value a phrase may be."""
-        if phrase.lstrip("-").replace(",", "").isdigit():
-            is_code = len(phrase) >= _CODE_DIGITS
+        is_number = any(number.words == indexes for number in self._question.numbers)
+        if is_number and "." not in phrase:
+            is_code = sum(map(str.isdigit, phrase)) >= _CODE_DIGITS
             possible = {}
             for index, entry in found.items():
                 column = self._columns[index]
@@ -681,6 +693,7 @@ class _Terms:
         """Read "were returned" where some dates of a return are missing."""
         for index, column in product(range(len(self._words)), self._columns):
             is_event = index not in self._naming.used and self._tells_event([index])
+            is_event &= self._words[index - 1].text != "be"  # "will be created" tells of none
             has_gaps = column.is_date and None in column.values
             is_name = is_event and has_gaps and self._is_whole_name(column, index)
             if is_name and self._ends_clause(index):
@@ -715,10 +728,7 @@ class _Terms:
                 words=frozenset(words),
                 sign="is",
                 operand="present",
-                rows=_rows(
-                    column.cells,
-                    lambda cell: column.elements(cell) and not column.is_missing(cell),
-                ),
+                rows=_rows(column.cells, lambda cell: not column.is_missing(cell)),
                 is_certain=not is_open,
             )
         )
