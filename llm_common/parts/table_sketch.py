@@ -350,7 +350,16 @@ class TableSketch:
         columns += question.columns[:_MAX_ASKED_COLUMNS]
         # A column that is empty here, or holds objects, takes room and says nothing.
         columns = [index for index in columns if self._is_readable_in(index, question.rows)]
-        return list(dict.fromkeys(columns or [0]))[:_MAX_SHOWN_COLUMNS]
+        columns = list(dict.fromkeys(columns or [0]))
+        # Rows that are alike say less than their number.
+        others = sorted(
+            range(len(self._columns)), key=lambda each: -len(self._columns[each].counts)
+        )
+        for index in [each for each in others if self._widths[each] <= _MAX_CELL_CHARS][:2]:
+            rows = [self._row(row, columns) for row in question.rows[:_SAMPLE_ROWS]]
+            if len(set(rows)) < len(rows) and index not in columns:
+                columns.append(index)
+        return columns[:_MAX_SHOWN_COLUMNS]
 
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}
@@ -367,6 +376,8 @@ class TableSketch:
             if match and match.end() > max_chars // 2:
                 start = min(match.start() - max_chars // 4, len(text) - max_chars + 1)
                 return "…" + shown_cell(text[start:].strip(), IN_ROW, max_chars=max_chars)
+        if len(text) > max_chars and " " not in text:  # paths differ at their ends
+            return "…" + shown_cell(text[1 - max_chars :], IN_ROW, max_chars=max_chars)
         is_mixed = self._columns[index].is_mixed
         return shown_cell(cell, IN_ROW, max_chars=max_chars, is_mixed=is_mixed)
 
@@ -447,18 +458,20 @@ class TableSketch:
         """Indexes of the columns that name a record: the most distinct short text, and a key."""
         keys: list[int] = []
         texts: dict[int, int] = {}
-        # The names of tests are long.
-        max_chars = _MAX_CELL_CHARS if self.tells_of_failures else _MAX_CELL_CHARS // 2
         for column in self._columns:
-            if self._widths[column.index] > max_chars:
-                continue
             if column.is_unique:
                 keys.append(column.index)
             is_text = not (column.is_numeric or column.is_date or column.is_flag)
+            is_text &= self._is_readable_in(column.index, self._sample)
             if is_text and not (self.tells_of_failures and is_id_name(column.path)):
                 texts[column.index] = len(column.counts)
-        names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
-        return [*names[:1], *keys[:1]]
+        # The names of tests are long.
+        max_chars = _MAX_CELL_CHARS if self.tells_of_failures else _MAX_CELL_CHARS // 2
+        narrow = [index for index, width in enumerate(self._widths) if width <= max_chars]
+        least = _NAMING_SHARE * max(texts.values(), default=1)
+        names = [index for index in narrow if texts.get(index, 0) >= least]
+        narrow_keys = [index for index in narrow if index in keys]
+        return [*names[:1], *narrow_keys[:1]] or keys[:1]
 
     @cached_property
     def _widths(self) -> list[int]:

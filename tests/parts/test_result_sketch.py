@@ -141,9 +141,32 @@ def test_two_tables_that_answer_make_no_count() -> None:
 
 
 def test_long_cells_are_clipped_and_say_so() -> None:
-    rows = [{"id": n, "kind": "even" if n % 2 else "odd", "text": "x" * 300} for n in range(30)]
-    assert f"text: {'x' * 239}…" in sketch(rows, "text of 7", 900)
-    assert f"7 | {'x' * 59}…" in sketch(rows, "text of even ones", 900)
+    text = "x " * 150
+    rows = [{"id": n, "kind": "even" if n % 2 else "odd", "text": text} for n in range(30)]
+    assert f"text: {text[:239]}…" in sketch(rows, "text of 7", 900)
+    assert f"7 | {text[:59]}…" in sketch(rows, "text of even ones", 900)
+
+
+def test_a_long_path_is_shown_from_its_end() -> None:
+    folder = "/home/ci/work/" * 6
+    rows = [{"file": f"{folder}app_{n}.ts", "size": n % 2} for n in range(60)]
+    assert f"1 | …{folder[-51:]}app_7.ts\n" in sketch(rows, "Which have a size of 1?", 900)
+
+
+def test_a_long_path_names_a_record_without_a_shorter_name() -> None:
+    folder = "/home/ci/work/" * 6
+    rows = [{"file": f"{folder}{n}.ts", "errors": 0, "rule": None} for n in range(30)]
+    rows[7] |= {"errors": 2, "rule": "no-undef"}
+    assert f"\nfile: {folder}7.ts\n" in sketch(rows, "Which have over 0 errors?")
+
+
+def test_records_that_look_alike_show_what_tells_them_apart() -> None:
+    rows = [
+        {"rule": "indent", "severity": "error", "line": n % 15, "file": f"{n // 15}.ts"}
+        for n in range(30)
+    ]
+    shown = "severity | file | line\nerror | 0.ts | 0\nerror | 0.ts | 1\n"
+    assert shown in sketch(rows, "severity error")
 
 
 def test_a_cell_forges_no_line() -> None:
