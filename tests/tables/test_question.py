@@ -98,6 +98,32 @@ def test_an_order_puts_the_best_first(question: str, best: str) -> None:
     assert SHOES[reading(question).rows[0]][0] == best
 
 
+@pytest.mark.parametrize(
+    ("question", "best"),
+    [
+        ("Who is the oldest?", "Ann"),
+        ("Who is the youngest?", "Cid"),
+        ("Who had the slowest speed?", "Ann"),
+        ("Who was slowest by duration?", "Bob"),
+        ("Who had the fastest duration?", "Cid"),
+        ("Who has the best rank?", "Bob"),
+        ("Who has the worst rank?", "Cid"),
+        ("Who has the highest rank?", "Bob"),
+        ("Who is the heaviest?", "Cid"),
+        ("Who earned the most money?", "Ann"),
+    ],
+)
+def test_an_order_says_which_end_of_its_column_is_meant(question: str, best: str) -> None:
+    fields = ("#", "name", "age", "latency", "duration", "speed", "rank", "weight", "money")
+    rows = [
+        (1, "Bob", 40, 3, 90.5, 12, 1, 70, 5),
+        (2, "Cid", 25, 4, 60.5, 30, 3, 88, 7),
+        (3, "Ann", 61, 5, 75.0, 9, 2, 61, 9),
+    ]
+    records = [dict(zip(fields, row, strict=True)) for row in rows]
+    assert records[reading(question, records).rows[0]]["name"] == best
+
+
 def test_the_columns_that_a_question_names_come_first() -> None:
     names = [TABLE.columns[index] for index in reading("price and title of S-100").columns]
     assert set(names[:2]) == {"price", "title"}

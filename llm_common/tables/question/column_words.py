@@ -21,20 +21,35 @@ MONEY: Final = stems_of("price cost amount total fee fare charge")
 """Stems of the names of prices."""
 
 _WHOLE_NAME: Final = 2.3  # more than parts of a name score
+_AGE: Final = frozenset({"age"})
 _TIME: Final = stems_of("duration length runtime")
+_WAIT: Final = _TIME | stems_of("latency elapsed time")
+REVERSED: Final = {
+    word: stems
+    for words, stems in (
+        ("oldest youngest", _AGE),
+        ("slowest fastest", _WAIT),
+        ("best worst", stems_of("rank ranking position place")),
+        ("top highest lowest", stems_of("rank ranking")),
+    )
+    for word in words.split()
+}
+"""Words of an order, with the stems of columns in which the best has the lowest number."""
+
 CONCEPTS: Final = {
     stem_of(word): stems
     for words, stems in (
-        ("older younger aged old", frozenset({"age"})),
+        ("older younger aged old oldest youngest", _AGE),
         (
             "expensive cheaper cost costs costing priced costlier pricier worth cheapest costliest",
             MONEY,
         ),
-        ("heavier lighter weigh weighs weighing", frozenset({"weight", "mass"})),
-        ("taller", frozenset({stem_of("height")})),
+        ("heavier lighter weigh weighs weighing heaviest lightest", stems_of("weight mass")),
+        ("taller tallest", stems_of("height")),
         ("longer shorter lasting lasted lasts take takes took", _TIME),
         ("larger bigger smaller", stems_of("size area")),
-        ("hotter warmer colder cooler", stems_of("temperature temp")),
+        ("slower faster slowest fastest", _WAIT | stems_of("speed")),
+        ("hotter warmer colder cooler hottest warmest coldest", stems_of("temperature temp")),
         # What log files call by many names is `source` in their tables.
         ("service component logger module process daemon", frozenset({stem_of("source")})),
         ("from", stems_of("origin source departure sender")),
@@ -127,7 +142,7 @@ class ColumnWords:
             if not concept.isdisjoint(column.last_stems):
                 named.add(index)
                 score += 0.8 + 0.3 * concept.issuperset(column.last_stems)
-        if parts.issuperset(column.last_stems):
+        if parts and parts.issuperset(column.last_stems):
             score += 0.3
         return score, named
 

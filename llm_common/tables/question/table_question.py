@@ -19,7 +19,7 @@ from llm_common.ranking.question_words import (
     words_of,
 )
 from llm_common.tables.columns import Column
-from llm_common.tables.question.column_words import ColumnWords
+from llm_common.tables.question.column_words import REVERSED, ColumnWords
 from llm_common.tables.question.logic import Condition, conditions_of
 from llm_common.tables.question.terms import terms_of
 from llm_common.tables.table import Table
@@ -152,10 +152,13 @@ class _Reading:
                 continue
             before, behind = self._naming.around(word.index, word.index)
             free = range(len(self._words))
-            for near in ([word.index, *behind, *before], free):
+            by = [index + 1 for index in free[word.index : -1] if self._words[index].text == "by"]
+            for near in (by, [word.index, *behind, *before], free):
                 column, _, _ = self._naming.best(near, _is_ordered)
                 if column is not None:
-                    return Order(column.index, word.is_descending)
+                    turned = REVERSED.get(self._words[word.index].text, frozenset())
+                    is_turned = not turned.isdisjoint(column.last_stems)
+                    return Order(column.index, word.is_descending ^ is_turned)
             if self._words[word.index].text in _PLACES:
                 return Order(None, word.is_descending)
         return None
