@@ -331,6 +331,12 @@ def test_lines_that_may_be_no_records_stay_lines_t_17(text: str) -> None:
             "PASS",
             id="results of tests",
         ),
+        pytest.param(
+            f"{'.' * 40}                [100%]\n"
+            + "".join(f"{n}.07s call     tests/test_app.py::test_number_{n}\n" for n in range(9)),
+            "100%",
+            id="the dots of a test run",
+        ),
     ],
 )
 def test_words_of_other_lines_name_no_column_t_17(text: str, wrong: str) -> None:

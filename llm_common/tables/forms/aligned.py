@@ -67,7 +67,8 @@ def _table_under(heading: str, paragraphs: Sequence[Sequence[str]]) -> Table | N
     has_several = len(names) >= MIN_LINES
     is_titled = len(paragraphs) > 1 and has_several  # such as `avg-cpu:` before the names
     are_pairs = any(name.endswith(":") or "=" in name for name in names[is_titled:])
-    if are_pairs or any(map(NUMBER.fullmatch, names)):
+    # A row of dots such as that of a test run names nothing.
+    if are_pairs or any(map(NUMBER.fullmatch, names)) or not any(map(str.isalpha, heading)):
         return None
     if evidence < 0 or (evidence == 0 and not (has_several and heading.isupper())):
         return None
