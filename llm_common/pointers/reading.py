@@ -23,7 +23,7 @@ from llm_common.parts.fill import largest_room
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.canonical import decode_json, embedded_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
-from llm_common.text.unwrapping import ReadLetters, is_json_text, line_end_of
+from llm_common.text.unwrapping import ReadLetters, count_lines, is_json_text, line_end_of
 
 TextForm = Literal["text", "json"]
 
@@ -316,7 +316,7 @@ def _outline(value: Any) -> Any:
         outline = _outline(first) if isinstance(first, dict) else _shape(first)
         return {"list": len(value), "first": outline}
     if isinstance(value, str):
-        return {"text": len(value), "lines": value.count(line_end_of(value)) + 1}
+        return {"text": len(value), "lines": count_lines(value)}
     return _shape(value)
 
 
@@ -359,8 +359,9 @@ def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
     if part.get("lines"):
         first_line, last_line = part["lines"]
         start = _line_start(text, first_line, line_end)
-        if start < 0:
-            raise ValueError(f"the text has only {text.count(line_end) + 1:,} lines, from line 1")
+        # A last line end begins no further line.
+        if start < 0 or 0 < start == len(text):
+            raise ValueError(f"the text has only {count_lines(text):,} lines, from line 1")
         end = _line_start(text, last_line - first_line + 2, line_end, start)
         text = text[start:] if end < 0 else text[start:end]
     if part.get("chars"):

@@ -298,6 +298,8 @@ def line_changes(old: str, new: str, *, max_chars: int) -> str | None:
         new: The new text, which differs.
         max_chars: Maximum characters of the answer.
     """
+    if old.endswith("\n") and new.endswith("\n"):  # which begins no further line
+        old, new = old[:-1], new[:-1]
     old_lines, new_lines = old.split("\n"), new.split("\n")
     edits = _edits(old_lines, new_lines)
     if not edits:

@@ -40,6 +40,12 @@ def line_end_of(text: str) -> str:
     return "\r" if "\r" in text and "\n" not in text else "\n"
 
 
+def count_lines(text: str) -> int:
+    """Return the number of lines. A last line end begins no further line."""
+    line_end = line_end_of(text)
+    return text.removesuffix(line_end).count(line_end) + 1
+
+
 def is_json_text(text: str) -> bool:
     """Return whether a text begins as JSON does."""
     return _JSON_START.match(text) is not None

@@ -217,6 +217,17 @@ def test_the_new_text_follows_from_the_old_one_and_its_changes_t_05(
     assert "\n".join(lines) == "\n".join(new)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "summary"),
+    [
+        ("a\nb\n", "a\nc\n", "2" + ONE_LINE.format(2)),
+        ("a\nb", "a\nc", "2" + ONE_LINE.format(2)),
+    ],
+)
+def test_a_last_line_end_begins_no_further_line_t_05(old: str, new: str, summary: str) -> None:
+    assert line_changes(old, new, max_chars=100) == f"{summary}-2: b\n+2: c"
+
+
 def test_texts_of_repeated_lines_take_bounded_work() -> None:
     rng = random.Random(1)
     texts = ["\n".join(rng.choices("ab", k=50_000)) for _ in range(2)]

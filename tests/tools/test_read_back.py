@@ -117,6 +117,29 @@ async def test_a_part_is_named_by_narrowing_s4_08(
         assert reading.text == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("a\nb", 2),
+        ("a\nb\n", 2),
+        ("a\r\nb\r\n", 2),
+        ("a\rb\r", 2),
+        ("a\n\n", 2),
+        ("\n", 1),
+        ("", 1),
+    ],
+)
+async def test_the_line_that_is_counted_last_can_be_read_and_no_further_one_s4_08(
+    text: str, count: int
+) -> None:
+    outline = await read({"text": text}, keys=True, path="/text")
+    assert json.loads(outline.text) == {"text": len(text), "lines": count}
+    last = await read(text, lines=[count, count + 1])
+    assert last.text == "".join(text.splitlines(keepends=True)[count - 1 :])
+    with pytest.raises(ToolArgumentsError, match=f"only {count} lines"):
+        await read(text, lines=[count + 1, count + 1])
+
+
 async def test_keys_of_an_object_tell_counts_and_shapes_s4_08() -> None:
     reading = await read({"items": ITEMS, "total": 5000, "meta": {"a": 1}}, keys=True)
     members = {"items": "list of 5,000", "total": "number", "meta": "object of 1"}
