@@ -521,7 +521,7 @@ class RunState:
         if len(text) <= _SHOWN_CHARS:
             return call | {"result": result}
         parts = ResultParts(text, result, words).excerpt(_SHOWN_CHARS).text
-        unread = self._unread(f"most of its {len(text):,} characters")
+        unread = self._unread(f"the rest of its {len(text):,} characters")
         return call | {"parts": parts, "unread": unread}
 
     def _line(self, pointer: ContextPointer) -> dict[str, Any]:

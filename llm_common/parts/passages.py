@@ -17,6 +17,7 @@ from llm_common.text.display import Excerpt
 # Smallest and largest size in characters. Passages are ranked, and each is shown piece by piece.
 _PASSAGE_CHARS: Final = (200, 600)
 _PIECE_CHARS: Final = (40, 100)
+_READ_CHARS: Final = 2_000_000  # a longer text is searched only this far
 _BOUNDARIES: Final = ("\n\n", "\n", "},", ", ", " ")  # best first
 COUNTED_WHOLE: Final = 4
 """Counting a long text is slow, and only a short one can take fewer tokens than a part of it."""
@@ -36,7 +37,7 @@ class RankedPassages:
     def __init__(self, text: str, stems: Sequence[str]) -> None:
         self.text = text
         self._stems = stems
-        self._spans = list(_spans(text, 0, len(text), _PASSAGE_CHARS))
+        self._spans = list(_spans(text, 0, min(len(text), _READ_CHARS), _PASSAGE_CHARS))
         self._scores = self._scores_of(self._spans)
         self.matches = any(self._scores)
         self.pieces = Cached(self._reveal())

@@ -30,7 +30,6 @@ MIN_PART_CHARS: Final = 80
 # item of a bundle would leave more of the budget unused.
 _FIRST_ROOM: Final = 200
 _GROWTH: Final = 1.15
-_READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a few lines that are read by line
@@ -120,8 +119,11 @@ class ResultParts:
             text = texts.get(path, "")
             fields.pop(path, None)
             if len(text) < _TEXT_SHARE * len(self._text):
-                values = "\n".join(islice(_values_in(self._value, ""), _MAX_VALUES))
-                return TextSketch(values, self._query, are_values=True)
+                values = list(islice(_values_in(self._value, ""), _MAX_VALUES + 1))
+                # Of a part of the values, no count would be true of all.
+                if len(values) > _MAX_VALUES:
+                    return None
+                return TextSketch("\n".join(values), self._query, are_values=True)
         text = unwrapped(text)
         lines = text.count("\n") + 1
         # Prose in a few long lines, or a program that was packed into one.
@@ -150,7 +152,7 @@ class ResultParts:
 
     @cached_property
     def _passages(self) -> RankedPassages:
-        return RankedPassages(self._text[:_READ_CHARS], search_stems(self._query))
+        return RankedPassages(self._text, search_stems(self._query))
 
     @property
     def has_records(self) -> bool:
@@ -263,4 +265,5 @@ def _values_in(data: Json, path: str) -> Iterator[str]:
             yield from _values_in(value, f"{path}/{index}")
     else:
         text = data if isinstance(data, str) else to_json(data)
-        yield f"{path}: {one_line(text, max_chars=_MAX_VALUE_CHARS)}"
+        # A name may have line ends too.
+        yield one_line(f"{path}: {text}", max_chars=_MAX_VALUE_CHARS)

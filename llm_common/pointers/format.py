@@ -124,9 +124,14 @@ class _Result:
     problem: str = ""
 
     @property
+    def stored_chars(self) -> int:
+        """Return the characters of the result, without the spaces before its headings."""
+        return len(self.value) if isinstance(self.value, str) else len(self.text)
+
+    @property
     def line(self) -> str:
         """Return the line that replaces the block."""
-        size = f"{len(self.text):,} characters, no room; read by the pointer id"
+        size = f"{self.stored_chars:,} characters, no room; read by the pointer id"
         return f"{self.pointer.heading}: {self.problem or size}"
 
     @property
@@ -138,7 +143,7 @@ class _Result:
         """Return the part of the result that fits the share, including the note on a cut."""
         if len(self.text) <= share:
             return Excerpt(self.text, len(self.text))
-        max_chars = share - len(_NOTE_ON_CUT.format(total=len(self.text)))
+        max_chars = share - len(_NOTE_ON_CUT.format(total=self.stored_chars))
         name = result_name(self.pointer.tool_name, self.pointer.pointer_id)
         return ResultParts(self.text, self.value, self.query, table_name=name).excerpt(
             max_chars, fill=True
@@ -147,10 +152,9 @@ class _Result:
     def block(self, body: Excerpt, nonce: str) -> str:
         if self.problem:
             return self.line
-        total = len(self.text)
         note = _NOTE
-        if body.chars_shown < total:
-            note += _NOTE_ON_CUT.format(total=total)
+        if body.chars_shown < len(self.text):
+            note += _NOTE_ON_CUT.format(total=self.stored_chars)
         # The summary begins with the tool's name, which may look like a heading.
         summary = without_headings(one_line(self.pointer.summary, max_chars=300))
         content = f"{summary}\n{body.text}"

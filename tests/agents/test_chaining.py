@@ -428,7 +428,7 @@ async def test_a_long_output_is_listed_in_part_with_its_size(manager: ToolContex
     note = "snow and ice " * 900
     await manager.save_context("price", {"sku": "S-7"}, note)
     [entry] = (await context_with(manager, max_outputs_tokens=2_000))["stored_outputs"]
-    assert entry["unread"] == f"most of its {len(note):,} characters"
+    assert entry["unread"] == f"the rest of its {len(note):,} characters"
     assert 0 < len(entry["parts"]) < len(note)
 
 

@@ -23,6 +23,7 @@ from llm_common.agents import (
     SessionConfig,
     ToolResult,
 )
+from llm_common.agents.session.offloading import unstored  # a limit of an odd number of characters
 from llm_common.core import DefaultCounter
 from llm_common.errors import PointerNotFoundError, ResultTooLargeError, UnserialisableError
 from llm_common.history import FoldPolicy
@@ -454,6 +455,12 @@ async def test_a_longer_one_is_cut_and_says_so_t_12() -> None:
     assert str(offloaded).endswith("word end")
     assert "[200,009 characters were not kept: the store failed." in str(offloaded)
     assert offloaded.total_chars == 300_009
+
+
+@pytest.mark.parametrize("max_chars", [100, 101])
+def test_what_is_not_kept_is_counted_to_the_character_t_12(max_chars: int) -> None:
+    shown = unstored("read", "x" * 1_000, max_chars=max_chars).text
+    assert f"[{1_000 - shown.count('x'):,} characters were not kept" in shown
 
 
 @pytest.mark.parametrize("calls", [1, 4])

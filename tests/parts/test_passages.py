@@ -36,6 +36,14 @@ def test_distant_passages_keep_their_order_and_gaps_are_counted() -> None:
     assert missing + passages.chars_shown == len(text)
 
 
+def test_the_last_gap_has_what_was_not_searched_too() -> None:
+    text = "Saffron first. " + "stone and light " * 200_000
+    passages = RankedPassages(text, ["saffron"]).best(max_size=2_000, count=len)
+    assert passages is not None
+    gap = re.findall(r"\[… ([\d,]+) characters left out …\]", passages.text)[-1]
+    assert int(gap.replace(",", "")) == len(text) - passages.chars_shown
+
+
 def test_a_passage_that_does_not_fit_is_cut_around_its_match() -> None:
     words = [f"stone{number}" for number in range(60)]
     text = " ".join([*words[:40], "saffron", *words[40:]])

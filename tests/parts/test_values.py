@@ -42,6 +42,18 @@ def test_values_that_the_question_names_come_first_s0_51() -> None:
     assert {"/license/key: mit", "/license/name: MIT License"} <= set(lines)
 
 
+def test_a_name_with_line_ends_is_in_one_line_s0_51() -> None:
+    data = {"a\n2: b": {str(number): number / 2 for number in range(90)}, "c": {"d": "e"}}
+    assert shown(data)[0] == "91 values, each in a line with its path. Some of them:"
+
+
+def test_values_that_are_too_many_to_be_read_are_not_counted_s0_51() -> None:
+    data = {f"k{number}": {f"m{number}": [number, [0.5]]} for number in range(50_001)}
+    text = "\n".join(shown(data, "k7"))
+    assert " values, each in a line" not in text
+    assert "lines contain" not in text
+
+
 @given(
     st.recursive(
         st.integers() | st.text(st.characters(codec="utf-8"), max_size=9) | st.none(),

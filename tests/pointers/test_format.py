@@ -150,6 +150,12 @@ def test_a_cut_names_the_missing_part_and_the_pointer_s0_51() -> None:
     assert f"{1:012x}" in rendered
 
 
+def test_the_spaces_before_headings_are_no_stored_characters_s0_51() -> None:
+    text = "### Heading\nwords of a report\n" * 400
+    assert f"Parts of {len(text):,} characters are shown" in render(text, max_chars=900)
+    assert f"{len(text):,} characters, no room" in render(text, max_chars=200)
+
+
 def test_a_cut_leaves_the_items_of_json_whole_s0_51() -> None:
     items = [[number, {"of": number}] for number in range(900)]
     (block,) = blocks_of(render({"items": items, "total": 900}, max_chars=1_500))

@@ -555,15 +555,15 @@ def unstored(
         max_chars: Maximum characters of the result.
         is_changed: Whether the text differs from what the tool returned.
     """
-    missing = max(len(text) - max_chars, 0)
     shown = text
-    if missing:
+    if len(text) > max_chars:
         half = max_chars // 2
+        missing = len(text) - 2 * half
         shown = (
             f"{text[:half]}\n[{missing:,} characters were not kept: the store failed. The "
             f"beginning and the end of the output are shown.]\n{text[len(text) - half :]}"
         )
-    is_whole = not missing and not is_changed
+    is_whole = shown is text and not is_changed
     return Offloaded(
         pointer_id=None,
         tool_name=tool_name,
