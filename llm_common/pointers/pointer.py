@@ -63,9 +63,7 @@ def describe_result(
     leaves: list[tuple[str, str | float]] = []
     _add_leaves(leaves, redactor.data(head))
     for key, item in leaves:
-        if isinstance(item, float):
-            numbers.append(f"{key} {item:.6g}")
-        elif isinstance(item, int):
+        if isinstance(item, int | float):
             numbers.append(f"{key} {item}")
         elif item != REDACTED:
             texts.append(item)
@@ -92,7 +90,7 @@ def _shape(value: object) -> str:
         return f"object of {len(value):,}: {_keys(value)}"
     if isinstance(value, list | tuple):
         shape = f"list of {len(value):,}"
-        if value and isinstance(value[0], Mapping):
+        if value and all(isinstance(item, Mapping) for item in value):
             shape += f" objects: {_keys(value[0])}"
         return shape
     if isinstance(value, str):

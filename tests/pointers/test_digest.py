@@ -44,6 +44,11 @@ def test_contains_shape_numbers_and_first_words_s0_08() -> None:
         ("[not json", "text of 9 characters, 4 bytes; [not json"),
         ([{"a": 1}, {"a": 2}], "list of 2 objects: a, 4 bytes; a 1, a 2"),
         (({"c": Colour.RED},), "list of 1 objects: c, 4 bytes; red wine"),
+        ([{"a": 1}, 2], "list of 2, 4 bytes; a 1, 2"),
+        (
+            {"lat": 52.5200081, "n": 1234567.5},
+            "object of 2: lat n, 4 bytes; lat 52.5200081, n 1234567.5",
+        ),
         (
             [deque(["one", 2]), range(2), b"bytes", {3}, "two"],
             "list of 5, 4 bytes; 2, 0, 1; one two",
