@@ -275,7 +275,7 @@ def _places_of(words: str, text: str) -> list[int]:
     for form in filter(str.strip, dict.fromkeys(forms)):
         pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form.split()))
         # "art" is no place in "party".
-        whole = rf"(?<!\w){pattern}(?!\w)" if pattern[0].isalnum() else pattern
+        whole = r"(?<!\w)" * pattern[0].isalnum() + pattern + r"(?!\w)" * pattern[-1].isalnum()
         places = [match.start() for match in re.finditer(whole, text, re.IGNORECASE)]
         if places:
             return places

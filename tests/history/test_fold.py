@@ -732,6 +732,16 @@ async def test_a_search_shows_the_place_that_has_its_words_t_18(
         assert "the first of 2 places" in match.line
 
 
+@pytest.mark.parametrize("words", ["GET /api/", "echo.", "$(HOME)"])
+async def test_a_mark_at_an_edge_of_the_words_needs_no_blank_behind_it_t_18(
+    store: FileContextPointerStore, words: str
+) -> None:
+    lines = [f"{words}v{n} then" for n in range(3)]
+    await store.save(query_id="s", tool_name="read", args={}, result="\n".join(lines))
+    [found] = await search_history(words, store=store, session_id="s")
+    assert found.places == 3
+
+
 async def test_a_whole_match_is_not_called_unread(store: FileContextPointerStore) -> None:
     await store.save(query_id="s", tool_name="read", args={}, result="one\n\n\n   two")
     [found] = await search_history("two", store=store, session_id="s")
