@@ -243,6 +243,18 @@ def test_a_search_without_a_match_shows_few_tools_as_what_they_are() -> None:
     assert set(found_in(text)) == {"get_thing_0", "get_thing_1", "get_thing_2", "x"}
 
 
+def test_a_list_of_few_tools_is_not_called_whole_if_some_do_not_fit() -> None:
+    properties = {
+        f"a_long_name_of_a_parameter_{number}": {"type": "string"} for number in range(30)
+    }
+    schema = {"type": "object", "properties": properties}
+    long_tools = [ServerTool("a", f"get_{letter}", "", schema) for letter in "bcdefghijklm"]
+    text = listing(*long_tools, tools="search").search("zygomorphic")
+    shown = [line for line in text.split("\n") if line.startswith("get_")]
+    assert len(shown) < 12
+    assert text.startswith(f"No tool matches these words. These are {len(shown)} of the 12 tools.")
+
+
 def test_invalid_arguments_are_named_with_the_signature() -> None:
     shown = listing(tool("a", "get_x"))
     assert shown.problems("get_x", {"path": "/"}) == ""

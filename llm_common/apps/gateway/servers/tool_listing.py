@@ -224,10 +224,8 @@ class ToolListing:
             self._index = ToolIndex(definitions)
         rows = self._index.rank(query, limit=_MAX_MATCHES)
         names = tuple(row.name for row in rows if row.why)
-        found = "The best matching tools."
         if not names and len(self.tools) <= _MAX_MATCHES:
             names = tuple(row.name for row in rows)
-            found = f"No tool matches these words. These are all {len(names)} tools."
         if not names:
             sizes = Counter(tool.server for tool in self.tools.values())
             counts = ", ".join(f"{server} ({count})" for server, count in sizes.items())
@@ -238,6 +236,10 @@ class ToolListing:
         if not signatures:  # one with hundreds of parameters: its name can be called all the same
             signatures = [names[0]]
         shown = names[: len(signatures)]
+        found = "The best matching tools."
+        if not rows[0].why:
+            number = "all" if shown == names else f"{len(shown)} of the"
+            found = f"No tool matches these words. These are {number} {len(names)} tools."
         schemas = [
             f"schema of {name}: {_schema(self.tools[name])}" for name in shown[:_MAX_SCHEMAS]
         ]
