@@ -50,7 +50,7 @@ class ContextTool(Tool):
         for tool in (self._searcher, self._querier, self._reader):
             properties |= tool.parameters["properties"]
         super().__init__(
-            self._list,  # never called, because `run` is overridden
+            self._list,  # in a thread, because it reads the store
             name=name,
             description=_DESCRIPTION,
             parameters={
@@ -79,7 +79,10 @@ class ContextTool(Tool):
         if "words" in present:
             return str(await self._searcher.run(args))
         if present <= {"cursor"}:
-            return self._list(str(args.get("cursor") or "0"))
+            cursor = str(args.get("cursor") or "0")
+            if not cursor.isdecimal():
+                raise self._refusal("the cursor is not one of a list; leave it out")
+            return str(await super().run({"cursor": cursor}))
         return str(await self._reader.run(args))
 
     def _refusal(self, problem: str) -> ToolArgumentsError:
@@ -89,10 +92,9 @@ class ContextTool(Tool):
 
     def _list(self, cursor: str) -> str:
         """Return the stored results, newest first, from a position on."""
-        if not cursor.isdecimal():
-            raise self._refusal("the cursor is not one of a list; leave it out")
         position = int(cursor[:12])  # no session has a trillion results
-        pointers = [*self._session.results.pointers.values()][::-1]
+        # Results that were read or saved may have expired, or made room for others since.
+        pointers = self._session.results.list_all()[::-1]
         config = self._session.config
         max_tokens = config.max_read_tokens - _FRAME_TOKENS
         lines: list[str] = []

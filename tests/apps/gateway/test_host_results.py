@@ -262,6 +262,17 @@ async def test_results_are_listed_newest_first_in_pages() -> None:
     assert listed == ids[::-1]
 
 
+async def test_only_results_that_can_be_read_are_listed() -> None:
+    store = InMemoryContextPointerStore()
+    at = results_of(store, scope=ResultScope("host"))
+    ids = [id_in(await kept(at, args={"page": page})) for page in range(4)]
+    store.delete(query_id="host", pointer_ids=ids[:2])
+    await at.answer(CONTEXT, {"id": ids[2]})
+    listed = await at.answer(CONTEXT, {})
+    assert "2 results are stored" in listed
+    assert re.findall(r"^(\w+): ", listed, re.MULTILINE) == [ids[3], ids[2]]
+
+
 async def test_a_session_cannot_read_the_results_of_another() -> None:
     store = InMemoryContextPointerStore()
     one, two = results_of(store), results_of(store)
