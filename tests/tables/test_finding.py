@@ -517,6 +517,24 @@ def test_the_form_that_fits_a_whole_result_is_read_t_03_t_17(
     assert {index: table.rows[index] for index in rows} == rows
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['"","x"', *(f'"{number}",{number * 7}' for number in range(1, 9))],
+        [
+            "",
+            '"","kept","sold"',
+            *(f'"{number}","{"YN"[number % 2]}","N"' for number in range(1, 9)),
+        ],
+        [",2019,2021,2024", *(f"{number},{number * 3},4,5" for number in range(1, 9))],
+    ],
+)
+def test_a_column_of_row_names_has_no_name_t_03(lines: list[str]) -> None:
+    table = only_table("\n".join(lines))
+    assert table.columns[1] in {"x", "kept", "2019"}
+    assert [row[0] for row in table.rows] == [str(number) for number in range(1, 9)]
+
+
 def test_columns_have_the_paths_of_nested_objects() -> None:
     table = only_table([RECORD] * 2)
     assert table.paths == ("id", "offer.price.usd", "buyer.id", "buyer.name")

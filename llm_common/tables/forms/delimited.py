@@ -100,6 +100,9 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
         return None
     header = rows[preface]
     evidence = heading_evidence(header, rows[preface + 1 :])
+    # R and pandas write the names of rows in a column that has none itself.
+    if not header[0] and all(row[0] for row in rows[preface + 1 :]):
+        evidence = 1
     names = list(filter(None, header))
     is_heading = evidence > 0 and 2 * len(set(names)) > len(names)
     if evidence == 0:
@@ -122,8 +125,8 @@ def _fit(delimiter: str, rows: list[list[str]]) -> _Fit | None:
 
 
 def _is_title(row: list[str]) -> bool:
-    """Return whether a row has one text, as titles and notes of a spreadsheet have."""
-    return sum(map(bool, row)) < min(len(row), 2)
+    """Return whether a row has one text, and not at its end, as titles and notes have."""
+    return sum(map(bool, row)) < min(len(row), 2) and not row[-1]
 
 
 def _records(fit: _Fit, rows: Iterator[list[str]], others: list[list[str]]) -> Iterator[list[str]]:
