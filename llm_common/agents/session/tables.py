@@ -401,7 +401,8 @@ class _Page:
 
 
 def _notes_of(rows: QueryRows) -> str:
-    return one_line("".join(f" {note}" for note in rows.notes), max_chars=_MAX_NOTES_CHARS)
+    notes = one_line(" ".join(rows.notes), max_chars=_MAX_NOTES_CHARS)
+    return f" {notes}" if notes else ""
 
 
 def _digest(sql: str) -> str:
