@@ -439,7 +439,9 @@ class TableSketch:
                 chars_left -= width
         columns = columns or [0]
         total = len(self._table.rows)
-        head = f"First and last records: {self._row_names(columns)}"
+        # The last ones of a long table are not read.
+        of = "" if total == self._table.total_rows else f"of the first {total:,} "
+        head = f"First and last {of}records: {self._row_names(columns)}"
 
         def lines_of(rows: Sequence[int]) -> list[str]:
             text = [self._row(row, columns) for row in sorted(rows)]

@@ -179,6 +179,7 @@ def test_records_beyond_the_limit_are_not_claimed_to_be_counted() -> None:
     assert text.startswith(
         "Table get_3ac5: 100,010 records, 1 field: a\nCounted and compared: the first 100,000"
     )
+    assert "First and last of the first 100,000 records: a" in text
 
 
 @given(st.integers(0, 1_500), st.sampled_from(["", "open orders in Oslo", "W0007", "xyz"]))

@@ -13,6 +13,7 @@ from llm_common.errors import ToolArgumentsError
 from llm_common.tables.finding import find_records
 from llm_common.tables.sql.bounds import add_text_functions
 from llm_common.tables.sql.database import MAX_RESULT_ROWS, NamedTable, RecordDatabase
+from llm_common.tables.table import MAX_COLUMNS, MAX_ROWS
 from llm_common.text.canonical import Json
 from tests.tables.reading import database_of
 
@@ -457,6 +458,16 @@ NEVER_E = "level is never 'E' in t: SELECT DISTINCT level lists its values."
             f"Sold in May\n\n{CSV}\ntotal 40\n",
             "SELECT count(*) FROM t",
             ["2 other lines of its text are not in t."],
+        ),
+        (
+            [{"id": number} for number in range(MAX_ROWS + 2)],
+            "SELECT count(*) FROM t",
+            ["t has the first 100,000 of 100,002 records."],
+        ),
+        (
+            [{f"c{column}": row for column in range(MAX_COLUMNS + 3)} for row in range(3)],
+            "SELECT * FROM t",
+            ["t has the first 500 of 503 fields."],
         ),
         (ANDROID, "SELECT count(*) FROM t WHERE level = 'E'", [NEVER_E]),
         (ANDROID, "SELECT count(*) FROM t WHERE upper(level) = 'E'", [NEVER_E]),

@@ -190,9 +190,7 @@ class RecordDatabase:
             columns = inserted[name]
             self._columns[name] = tuple(column.name for column in columns)
             self._notes[name] = {column.name: column.note for column in columns if column.note}
-            if others := len(named.table.other_lines):
-                lines = "line of its text is" if others == 1 else "lines of its text are"
-                self._notes[name][""] = f"{others:,} other {lines} not in {name}."
+            self._notes[name][""] = " ".join(_left_out_of(named))
 
     def drop(self, name: str) -> None:
         """Remove a table, if there is one."""
@@ -276,7 +274,7 @@ class RecordDatabase:
                 if not column or (compares and re.search(name, sql, re.IGNORECASE)):
                     notes.append(note)
             notes += self._notes_on_absent(sql, table)
-        return tuple(dict.fromkeys(notes))
+        return tuple(dict.fromkeys(filter(None, notes)))
 
     def _notes_on_absent(self, sql: str, table: str) -> Iterator[str]:
         """Yield a note on each text of a condition that no cell of its column is.
@@ -338,6 +336,18 @@ class RecordDatabase:
         if not tables:
             return self.no_tables
         return one_line(f"Tables: {'; '.join(tables)}", max_chars=_MAX_LISTED_CHARS)
+
+
+def _left_out_of(named: NamedTable) -> Iterator[str]:
+    """Yield a sentence on each part of a result that its table does not have."""
+    name, table = named.name, named.table
+    if (read := len(table.rows)) < table.total_rows:
+        yield f"{name} has the first {read:,} of {table.total_rows:,} records."
+    if (read := len(table.columns)) < table.total_columns:
+        yield f"{name} has the first {read:,} of {table.total_columns:,} fields."
+    if others := len(table.other_lines):
+        lines = "line of its text is" if others == 1 else "lines of its text are"
+        yield f"{others:,} other {lines} not in {name}."
 
 
 def _max_value_bytes(plain: str) -> int:
