@@ -446,11 +446,14 @@ def _table_with_header(path: str, rows: list[list[Json]]) -> Table:
 
 def _is_header(first: Sequence[Json], others: Sequence[Sequence[Json]]) -> bool:
     """Return whether a row names the columns: texts only, all different, none repeated below."""
-    if not all(isinstance(cell, str) and cell.strip() for cell in first):
+    names = list(first)
+    if names[:1] == [""] and all(row[0] not in ("", None) for row in others):
+        names.pop(0)  # of the column that names the rows
+    if not names or not all(isinstance(name, str) and name.strip() for name in names):
         return False
     cells = chain(first, *others[:_SAMPLE])
     counts = Counter(cell for cell in cells if isinstance(cell, str))
-    return all(counts[cell] == 1 for cell in first if isinstance(cell, str))
+    return all(counts[name] == 1 for name in names if isinstance(name, str))
 
 
 def are_mostly_records(tables: Sequence[Table], total_chars: int) -> bool:
