@@ -42,8 +42,7 @@ def line_end_of(text: str) -> str:
 
 def count_lines(text: str) -> int:
     """Return the number of lines. A last line end begins no further line."""
-    line_end = line_end_of(text)
-    return text.removesuffix(line_end).count(line_end) + 1
+    return text.removesuffix(line_end_of(text)).count(line_end_of(text)) + 1
 
 
 def is_json_text(text: str) -> bool:
