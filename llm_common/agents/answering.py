@@ -44,7 +44,7 @@ from llm_common.pointers.reading import READER_NAME
 from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.selection.relevance import RelevanceSelection, SelectsPointers
-from llm_common.text.display import one_line
+from llm_common.text.display import counted, one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 from llm_common.tools.tool import third_party_code
 
@@ -449,7 +449,7 @@ def _notes_of(context: ContextBundle, *, max_tokens: int) -> tuple[str, ...]:
     count = sum(account.reason in _HIDDEN for account in (*context.kept, *context.dropped))
     if not count:
         return ()
-    outputs = "1 stored output" if count == 1 else f"{count:,} stored outputs"
+    outputs = counted(count, "stored output")
     budget = f"The prompt's budget of {max_tokens:,} tokens"
     return (f"{budget} leaves no room for {outputs}, so the answer does without.",)
 

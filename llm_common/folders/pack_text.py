@@ -33,7 +33,14 @@ from typing import Final
 
 from llm_common.context.bundle import Block
 from llm_common.parts.fill import fill
-from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
+from llm_common.text.display import (
+    counted,
+    fence_nonce,
+    fenced,
+    one_line,
+    printable,
+    without_headings,
+)
 
 _MAX_NAME_CHARS: Final = 100
 _INDENT: Final = "  "
@@ -113,7 +120,7 @@ class FileTree:
         files = self._files[node]
         if not files:
             return f"{name}/"
-        return f"{name}/ ({files:,} {'file' if files == 1 else 'files'})"
+        return f"{name}/ ({counted(files, 'file')})"
 
     def _left_out(self, count: int) -> str:
         return f"[… {count:,} lines left out …]"

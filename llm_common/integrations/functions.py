@@ -77,7 +77,10 @@ def wrap_tool(
             "makes a tool of it"
         )
     _check_source(session)
-    name = _name_of(function)
+    named: Any = function
+    while isinstance(named, functools.partial):
+        named = named.func
+    name = str(named.__name__)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         _log.info("%s yields its result, so it is not wrapped", name)
         return function
@@ -311,9 +314,3 @@ def _session_of(source: SessionSource) -> Session:
     if not isinstance(session, Session):
         raise TypeError(f"session() returned a {type(session).__name__}; return a Session")
     return session
-
-
-def _name_of(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(function.__name__)

@@ -185,7 +185,9 @@ def _plain_value(result: Any) -> Any:
         if result.get("error") or result.get("isError"):
             return None
         blocks = result.get("content")
-        if isinstance(blocks, list) and all(map(_is_mcp_block, blocks)):
+        if isinstance(blocks, list) and all(
+            isinstance(block, Mapping) and "type" in block for block in blocks
+        ):
             return plain_text(blocks)
     try:
         # A value that is not JSON may hold media, which a preview would lose.
@@ -193,10 +195,6 @@ def _plain_value(result: Any) -> Any:
     except TypeError:
         return None
     return result
-
-
-def _is_mcp_block(block: object) -> bool:
-    return isinstance(block, Mapping) and "type" in block
 
 
 def _as_plain(value: object) -> Any:

@@ -34,7 +34,7 @@ from llm_common.tables.values import (
     row_text,
     shown_cell,
 )
-from llm_common.text.display import one_line
+from llm_common.text.display import counted, one_line
 
 _MAX_CELL_CHARS: Final = 60
 _MAX_LONG_CELL_CHARS: Final = 240  # of few records
@@ -147,8 +147,8 @@ class TableSketch:
         table = self._table
         path = one_line(table.path, max_chars=_MAX_VALUE_CHARS)
         where = f", at {path}" if path else ""
-        records = _counted(table.total_rows, "record")
-        fields = _counted(table.total_columns, "field")
+        records = counted(table.total_rows, "record")
+        fields = counted(table.total_columns, "field")
         return f"Table {self._sql_name}{where}: {records}, {fields}"
 
     @cached_property
@@ -487,10 +487,6 @@ class TableSketch:
     @property
     def _sample(self) -> range:
         return range(min(_SAMPLE_ROWS, len(self._table.rows)))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _name(column: str) -> str:

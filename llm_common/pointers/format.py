@@ -96,7 +96,12 @@ def format_selected_contexts(
             "Pass the store or the session of the results"
         )
     results = [_load(pointer, store, query) for pointer in as_pointers(pointers)]
-    full, mentioned = _how_many_fit(results, max_chars)
+    # Blocks first: a shown result is worth more than the lines of several others.
+    full = _first_that_fit(results, _block_chars, max_chars)
+    chars_left = max_chars - sum(map(_block_chars, results[:full]))
+    mentioned = full + _first_that_fit(
+        results[full:], lambda result: len(result.line) + len(_GAP), chars_left
+    )
     in_full, as_lines = results[:full], results[full:mentioned]
     lines = [result.line for result in as_lines] + _closing(len(results) - mentioned)
     frames = [result.frame for result in in_full]
@@ -176,20 +181,8 @@ def _load(pointer: ContextPointer, store: LoadsResults, query: str) -> _Result:
     return _Result(pointer, value, text, query)
 
 
-def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]:
-    """Return how many results get a block, and how many get a block or a line."""
-    # Blocks first: a shown result is worth more than the lines of several others.
-    full = _first_that_fit(results, _block_chars, max_chars)
-    max_chars -= sum(map(_block_chars, results[:full]))
-    return full, full + _first_that_fit(results[full:], _line_chars, max_chars)
-
-
 def _block_chars(result: _Result) -> int:
     return len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP)
-
-
-def _line_chars(result: _Result) -> int:
-    return len(result.line) + len(_GAP)
 
 
 def _first_that_fit(

@@ -147,7 +147,11 @@ def names_in(text: str) -> list[Name]:
     """
     names: list[Name] = []
     for match in _URL.finditer(text):
-        names.append(Name(match.start(), match.end(), "url", _url(match[0])))
+        # Without the punctuation of the sentence around it.
+        url = match[0].rstrip(".,;:!?")
+        while url.endswith(")") and url.count(")") > url.count("("):
+            url = url[:-1].rstrip(".,;:!?")
+        names.append(Name(match.start(), match.end(), "url", url))
     # Blanked at the same length, so that the positions of later names stay the same.
     text = _URL.sub(_blank, text)
     for match in _QUOTED.finditer(text):
@@ -162,14 +166,6 @@ def names_in(text: str) -> list[Name]:
 
 def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
-
-
-def _url(text: str) -> str:
-    """Remove the punctuation of the sentence around a URL."""
-    url = text.rstrip(".,;:!?")
-    while url.endswith(")") and url.count(")") > url.count("("):
-        url = url[:-1].rstrip(".,;:!?")
-    return url
 
 
 def _tokens(text: str) -> Iterator[Name]:

@@ -100,6 +100,11 @@ def one_line(text: str, *, max_chars: int) -> str:
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def inert(text: str) -> str:
     """Replace the characters that control a terminal or change the direction of text."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

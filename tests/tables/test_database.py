@@ -452,12 +452,12 @@ NEVER_E = "level is never 'E' in t: SELECT DISTINCT level lists its values."
         (
             f"{CSV}total 40\n",
             "SELECT count(*) FROM t",
-            ["1 other line of its text is not in t."],
+            ["t lacks 1 other line of its text."],
         ),
         (
             f"Sold in May\n\n{CSV}\ntotal 40\n",
             "SELECT count(*) FROM t",
-            ["2 other lines of its text are not in t."],
+            ["t lacks 2 other lines of its text."],
         ),
         (
             [{"id": number} for number in range(MAX_ROWS + 2)],

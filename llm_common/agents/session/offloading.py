@@ -242,11 +242,13 @@ class OffloadTurn:
         parts = self._parts(pointer, result, text)
         # The records are counted in the body, so their outermost shape would only take room.
         shape = "" if parts.has_records else pointer.digest.partition("; ")[0]
+        heads = [one_line(text, max_chars=_LINE_CHARS) for text in (pointer.summary, shape)]
         framed = partial(framed_result, pointer, total_chars=len(text), reader_name=reader)
 
         @cache
         def preview_of(chars: int) -> tuple[str, int]:
-            text = framed(_content(pointer, shape, parts.excerpt(chars).text))
+            lines = [*heads, parts.excerpt(chars).text]
+            text = framed("\n".join(filter(None, lines)))
             return text, count(text)
 
         chars = largest_room(
@@ -588,9 +590,3 @@ def _read(result: object, max_tokens: int | None, counter: TokenCounter) -> tupl
         return text, None
     tokens = counter.count(text)
     return text, tokens if tokens <= max_tokens else None
-
-
-def _content(pointer: ContextPointer, shape: str, body: str) -> str:
-    """Return the text in the fence of a preview."""
-    summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
-    return "\n".join(filter(None, [summary, one_line(shape, max_chars=_LINE_CHARS), body]))

@@ -21,7 +21,7 @@ from llm_common.apps.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from llm_common.folders import FolderPack, PackedFile
+    from llm_common.folders import FolderPack
 
 # The command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -204,12 +204,15 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
     rows = []
     for file in files:
         style = "dim" if file.form == "left_out" else ""
+        why = _REASONS.get(file.reason, file.reason)
+        if file.reason == "share" and file.words:
+            why = ", ".join(file.words)  # those that it shares with the question
         cells: list[str | Text] = [
             safe_text(file.path, style=style),
             Text(file.form.replace("_", " "), style=style),
             f"{file.tokens:,}",
             f"{file.score:.2f}",
-            safe_text(_why(file)),
+            safe_text(why),
         ]
         if explain:
             cells.append(" ".join(f"{name}={value:z.2f}" for name, value in file.parts.items()))
@@ -233,13 +236,6 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
     console.print(", ".join(times), style="dim")
     for note in pack.notes:
         console.print(safe_text(f"Note: {note}", style="yellow"))
-
-
-def _why(file: "PackedFile") -> str:
-    """Return why a file is in the text or not: the words that it shares with the question."""
-    if file.reason == "share" and file.words:
-        return ", ".join(file.words)
-    return _REASONS.get(file.reason, file.reason)
 
 
 def _why_nothing(pack: "FolderPack") -> str:

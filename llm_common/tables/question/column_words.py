@@ -81,17 +81,11 @@ class ColumnWords:
         self._words = question.words
         self.used: set[int] = set()
         self.names = {part for column in columns for part in column.last_stems}
-        self._counted = self._counted_stems()
-
-    def _counted_stems(self) -> frozenset[str]:
-        """Return the stem behind "how many", if no name goes on behind it: "orders", "order ids".
-
-        It is what the records are, and no choice among columns such as `order_id`.
-        """
-        stems = [word.stem for word in self._words[self.question.counting.stop :][:2]]
-        if not self.question.counting or not self.names.isdisjoint(stems[1:]):
-            return frozenset()
-        return frozenset(stems[:1])
+        # The stem behind "how many", if no name goes on behind it: "orders", "order ids". It is
+        # what the records are, and no choice among columns such as `order_id`.
+        stems = [word.stem for word in self._words[question.counting.stop :][:2]]
+        is_noun = bool(question.counting) and self.names.isdisjoint(stems[1:])
+        self._counted = stems[:1] if is_noun else []
 
     def around(self, first: int, last: int) -> tuple[list[int], list[int]]:
         """Return the words that may name the column of a part: those before it, and behind.

@@ -154,7 +154,9 @@ class _Reading:
             free = range(len(self._words))
             by = [index + 1 for index in free[word.index : -1] if self._words[index].text == "by"]
             for near in (by, [word.index, *behind, *before], free):
-                column, _, _ = self._naming.best(near, _is_ordered)
+                column, _, _ = self._naming.best(
+                    near, lambda column: column.is_numeric or column.is_date
+                )
                 if column is not None:
                     turned = REVERSED.get(self._words[word.index].text, frozenset())
                     is_turned = not turned.isdisjoint(column.last_stems)
@@ -236,7 +238,3 @@ class _Reading:
                 beside = (min(rows) - 1, max(rows) + 1)
                 return tuple(row for row in beside if 0 <= row < len(self._table.rows))
         return ()
-
-
-def _is_ordered(column: Column) -> bool:
-    return column.is_numeric or column.is_date

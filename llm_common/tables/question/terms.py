@@ -531,7 +531,10 @@ class _Terms:
         found = self._possible(phrase, indexes, found, named)
         if not found:
             return None
-        chosen = _narrowed(found, named)
+        # The columns that the phrase means: as a whole, as it is written, and as named.
+        whole = {index: entry for index, entry in found.items() if entry.whole} or found
+        best = {index: entry for index, entry in whole.items() if entry.is_exact} or whole
+        chosen = {index: entry for index, entry in best.items() if index in named} or best
         rows: set[int] = set()
         texts: set[str] = set()
         is_whole, is_certain = True, len(chosen) == 1
@@ -767,13 +770,6 @@ def _cells_of_several(column: Column, values: set[Cell]) -> set[Cell]:
     among = re.compile(rf"(?:^|{_SEVERAL})\s*(?:{phrases})\s*(?:$|{_SEVERAL})")
     others = (cell for cell in column.counts if isinstance(cell, str) and cell not in values)
     return {cell for cell in others if among.search(phrase_of(cell))}
-
-
-def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
-    """Return the columns that a phrase means: as a whole, as it is written, and as named."""
-    whole = {index: entry for index, entry in found.items() if entry.whole} or found
-    best = {index: entry for index, entry in whole.items() if entry.is_exact} or whole
-    return {index: entry for index, entry in best.items() if index in named} or best
 
 
 def _is_counted(column: Column) -> bool:

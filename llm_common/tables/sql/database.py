@@ -24,7 +24,7 @@ from llm_common.tables.sql.bounds import add_text_functions, compiled_size, plai
 from llm_common.tables.sql.columns import SqlColumn, sql_columns
 from llm_common.tables.table import Table, quoted
 from llm_common.tables.values import Cell, fits_64_bits, number_of
-from llm_common.text.display import one_line, printable
+from llm_common.text.display import counted, one_line, printable
 
 try:
     import resource
@@ -346,8 +346,7 @@ def _left_out_of(named: NamedTable) -> Iterator[str]:
     if (read := len(table.columns)) < table.total_columns:
         yield f"{name} has the first {read:,} of {table.total_columns:,} fields."
     if others := len(table.other_lines):
-        lines = "line of its text is" if others == 1 else "lines of its text are"
-        yield f"{others:,} other {lines} not in {name}."
+        yield f"{name} lacks {counted(others, 'other line')} of its text."
 
 
 def _max_value_bytes(plain: str) -> int:

@@ -104,7 +104,11 @@ async def log_in(
                 # Behind the last `?`, because the endpoint may have parameters too.
                 states.append(parse_qs(url.rpartition("?")[2])["state"][0])
                 _choose_method(server, provider)
-                show(_with_scope(url, scope))
+                if scope:
+                    login = httpx2.URL(url)
+                    scopes = union_scopes(login.params.get("scope"), scope)
+                    url = str(login.copy_set_param("scope", scopes))
+                show(url)
 
             async def answer() -> AuthorizationCodeResult:
                 # Any program and page of this machine can send a callback.
@@ -175,14 +179,6 @@ def _choose_method(server: ServerConfig, provider: OAuthClientProvider) -> None:
     # RFC 8414: an authorization server that names no methods accepts the one with `basic`.
     is_basic = not methods or "client_secret_basic" in methods
     client.token_endpoint_auth_method = "client_secret_basic" if is_basic else "client_secret_post"
-
-
-def _with_scope(url: str, scope: str) -> str:
-    """Return the address of a login that asks for more rights."""
-    if not scope:
-        return url
-    address = httpx2.URL(url)
-    return str(address.copy_set_param("scope", union_scopes(address.params.get("scope"), scope)))
 
 
 def _check(url: str) -> None:
