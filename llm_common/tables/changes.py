@@ -2,8 +2,9 @@
 
 Data is compared value by value, and a text line by line. Where both sides have records, the rows
 that came, went and changed are matched by a key. What is returned is all that differs, so that the
-new result follows from it and the old one, except for the places of the rows that came. A
-difference that cannot be written in this way, such as a field that is now a list, has no answer.
+new result follows from it and the old one, except for the places of the rows that came and for a
+last line end. A difference that cannot be written in this way, such as a field that is now a list,
+has no answer.
 """
 
 import re
@@ -298,9 +299,9 @@ def line_changes(old: str, new: str, *, max_chars: int) -> str | None:
         new: The new text, which differs.
         max_chars: Maximum characters of the answer.
     """
-    if old.endswith("\n") and new.endswith("\n"):  # which begins no further line
-        old, new = old[:-1], new[:-1]
-    old_lines, new_lines = old.split("\n"), new.split("\n")
+    # A last line end begins no further line.
+    old_lines = old.removesuffix("\n").split("\n")
+    new_lines = new.removesuffix("\n").split("\n")
     edits = _edits(old_lines, new_lines)
     if not edits:
         return None

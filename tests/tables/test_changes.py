@@ -222,6 +222,7 @@ def test_the_new_text_follows_from_the_old_one_and_its_changes_t_05(
     [
         ("a\nb\n", "a\nc\n", "2" + ONE_LINE.format(2)),
         ("a\nb", "a\nc", "2" + ONE_LINE.format(2)),
+        ("a\nb", "a\nc\n", "2" + ONE_LINE.format(2)),
     ],
 )
 def test_a_last_line_end_begins_no_further_line_t_05(old: str, new: str, summary: str) -> None:
