@@ -45,7 +45,7 @@ from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
 from tests.pointers.conftest import HOMES, Open, opener
-from tests.pointers.names import next_key
+from tests.pointers.names import next_key, reason
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = 3600.0
@@ -86,15 +86,6 @@ async def save(
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def reason(store: ContextPointerStore, pointer: ContextPointer) -> str | None:
-    """Return why the pointer cannot be loaded, None if it can."""
-    try:
-        store.load_result(pointer=pointer)
-    except PointerNotFoundError as exc:
-        return exc.reason
-    return None
 
 
 async def test_expired_results_are_no_longer_stored_f_160_s0_21(
@@ -821,12 +812,20 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as the system tells it
 
 
-async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
-    """Return the temporary files that remain of saves with occasional collections.
-
-    Checks that nothing else remains.
-    """
-    store = FileContextPointerStore(base, durability="rename", max_bytes_per_query=20_000)
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them"
+)
+@pytest.mark.parametrize(
+    "saves",
+    [
+        pytest.param(250, id="L20-short"),
+        pytest.param(1_000_000, id="L20", marks=pytest.mark.torture),
+    ],
+)
+async def test_saves_with_collections_leave_nothing_behind_s0_21(
+    tmp_path: Path, saves: int
+) -> None:
+    store = FileContextPointerStore(tmp_path, durability="rename", max_bytes_per_query=20_000)
     await save(store, "first")
     before = descriptors()
     every = max(saves // 20, 100)
@@ -844,23 +843,7 @@ async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
             assert descriptors() == before
     await store.gc()
     assert descriptors() == before
-    names = [name for folder in names_in(base) for name in names_in(base / folder)]
+    names = [name for folder in names_in(tmp_path) for name in names_in(tmp_path / folder)]
     assert len(names) < 7 * 2 * 50 + 300
     assert (await store.verify()).is_clean
-    return [name for name in names if name.startswith(".tmp")]
-
-
-@pytest.mark.skipif(
-    not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them"
-)
-@pytest.mark.parametrize(
-    "saves",
-    [
-        pytest.param(250, id="L20-short"),
-        pytest.param(1_000_000, id="L20", marks=pytest.mark.torture),
-    ],
-)
-async def test_saves_with_collections_leave_nothing_behind_s0_21(
-    tmp_path: Path, saves: int
-) -> None:
-    assert not await temporaries_after_collections(tmp_path, saves)
+    assert not [name for name in names if name.startswith(".tmp")]

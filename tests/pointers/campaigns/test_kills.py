@@ -7,42 +7,41 @@ import pytest
 
 from tests.pointers.campaigns.traffic import NAIVE, OURS, kill_while_saving
 
-FULL = [
+EXPERIMENTS = ((False, "L1"), (True, "L2"))
+KILLS = [
     pytest.param(
-        1_000, same, at_once, id=f"full-{experiment}-{at_once}-at-once", marks=pytest.mark.torture
+        1_000,
+        same,
+        signal.SIGKILL,
+        at_once,
+        id=f"full-{row}-{at_once}-at-once",
+        marks=pytest.mark.torture,
     )
-    for same, experiment in ((False, "L1"), (True, "L2"))
+    for same, row in EXPERIMENTS
     for at_once in (1, 8)
 ]
-SIGNALS = [
-    pytest.param(count, same, by, id=f"{size}-{experiment}-F-067-{by.name}", marks=marks)
-    for count, size, marks in ((1, "short", []), (200, "full", [pytest.mark.torture]))
-    for same, experiment in ((False, "L1"), (True, "L2"))
+INTERRUPTS = [
+    pytest.param(200, same, by, 1, id=f"full-{row}-F-067-{by.name}", marks=pytest.mark.torture)
+    for same, row in EXPERIMENTS
     for by in (signal.SIGTERM, signal.SIGINT)
-    if count > 1 or same == (by == signal.SIGINT)
 ]
 
 
 @pytest.mark.parametrize(
-    ("kills", "same", "at_once"),
+    ("kills", "same", "by", "at_once"),
     [
-        pytest.param(3, False, 8, id="short-L1-8-at-once"),
-        pytest.param(3, True, 1, id="short-L2-1-at-once"),
-        *FULL,
+        pytest.param(3, False, signal.SIGKILL, 8, id="short-L1-8-at-once"),
+        pytest.param(3, True, signal.SIGKILL, 1, id="short-L2-1-at-once"),
+        pytest.param(1, False, signal.SIGTERM, 1, id="short-L1-F-067-SIGTERM"),
+        pytest.param(1, True, signal.SIGINT, 1, id="short-L2-F-067-SIGINT"),
+        *KILLS,
+        *INTERRUPTS,
     ],
 )
-def test_killed_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
-    tmp_path: Path, kills: int, same: bool, at_once: int
+def test_ended_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
+    tmp_path: Path, kills: int, same: bool, by: signal.Signals, at_once: int
 ) -> None:
-    wrong = kill_while_saving(OURS, tmp_path, kills=kills, same=same, at_once=at_once)
-    assert not wrong
-
-
-@pytest.mark.parametrize(("count", "same", "by"), SIGNALS)
-def test_interrupted_saves_leave_nothing_torn_s0_18(
-    tmp_path: Path, count: int, same: bool, by: signal.Signals
-) -> None:
-    assert not kill_while_saving(OURS, tmp_path, kills=count, same=same, by=by)
+    assert not kill_while_saving(OURS, tmp_path, kills=kills, same=same, by=by, at_once=at_once)
 
 
 @pytest.mark.parametrize("same", [False, True], ids=["L1", "L2"])
