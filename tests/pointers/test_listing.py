@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from hypothesis import given, strategies as st
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import CorruptPointerError
 from llm_common.pointers.records import parse_meta
+from tests.programs import printed
 
 SETTLED_S = 0.12
 """Longer than the time in which the next change might bear the same time stamp."""
@@ -43,18 +42,9 @@ async def save(
     )
 
 
-def settle() -> None:
-    time.sleep(SETTLED_S)
-
-
-def run(program: str, folder: Path) -> str:
-    command = [sys.executable, "-c", program, str(folder)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def warm(store: FileContextPointerStore) -> list[ContextPointer]:
     """List a query whose files have settled, so that the listing is cached."""
-    settle()
+    time.sleep(SETTLED_S)
     return store.list(query_id="q")
 
 
@@ -73,7 +63,7 @@ async def test_a_save_by_another_process_shows_in_a_warm_listing_s0_19(
 ) -> None:
     many(tmp_path / "q", await save(store), 300)
     assert len(warm(store)) == 301
-    run(SAVE, tmp_path)
+    printed(SAVE, tmp_path)
     assert "other" in {pointer.tool_name for pointer in store.list(query_id="q")}
 
 

@@ -9,12 +9,13 @@ import obstore.store
 import pytest
 
 from llm_common.agents import ContextPointer, ContextPointerStore, compute_pointer_id
-from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError
+from llm_common.errors import CorruptPointerError, LockTimeoutError
 from llm_common.pointers.object_records import ObjectContextPointerStore, ObjectRecords
 from llm_common.pointers.records import meta_bytes
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore
 from llm_common.text.canonical import decode_json
 from tests.pointers.interleavings import RUNNING, Explorer, ModelStore, Objects, Program, State
+from tests.pointers.names import reason
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 ID = compute_pointer_id(tool_name="tool", args={"n": 0}, query_id="q", task_id=None)
@@ -239,13 +240,6 @@ def test_concurrent_repeats_are_all_kept_s0_05() -> None:
     explore(programs, check, objects=stored(OLD), losses=1, afterwards=afterwards)
 
 
-def test_a_reader_beside_writers_sees_whole_pairs_s0_05_s0_18() -> None:
-    def check(state: State, visible: Visible) -> None:
-        assert state.outcomes[2] in (RUNNING, ("old",), ("one",), ("two",))
-
-    explore([save("one", 1), save("two", 2), load], check, objects=stored(OLD))
-
-
 def test_a_reader_beside_garbage_collection_sees_a_whole_pair_s0_05_s0_18() -> None:
     def check(state: State, visible: Visible) -> None:
         assert state.outcomes[1] in (RUNNING, ("old",), ("one",))
@@ -413,10 +407,16 @@ def test_an_older_pair_is_used_like_a_new_one_f_049(without_digests: bool) -> No
     assert Visible(blobs.objects).results == {ID: "next"}
 
 
-@pytest.mark.parametrize("without_digests", [False, True], ids=["1.0.0", "without-digests"])
-def test_a_pair_of_an_older_version_is_replaced_whole_s0_05(without_digests: bool) -> None:
-    objects = pair_of_1_0_0(without_digests=without_digests)[0].objects
-
+@pytest.mark.parametrize(
+    "objects",
+    [
+        stored(OLD),
+        pair_of_1_0_0()[0].objects,
+        pair_of_1_0_0(without_digests=True)[0].objects,
+    ],
+    ids=["new", "1.0.0", "without-digests"],
+)
+def test_a_reader_beside_writers_sees_whole_pairs_s0_05_s0_18(objects: Objects) -> None:
     def check(state: State, visible: Visible) -> None:
         one_of(("one", "two"), (OLD,))(state, visible)
         assert state.outcomes[2] in (RUNNING, ("old",), ("one",), ("two",))
@@ -433,37 +433,34 @@ def test_unfinished_saves_of_1_0_0_are_garbage_after_an_hour_f_066() -> None:
     assert stored(erase, objects=objects) == ()
 
 
-@pytest.mark.parametrize("damage", [b'"olD"', b'"older"', b""], ids=["other", "longer", "empty"])
-def test_a_damaged_result_is_noticed_and_the_next_save_heals_f_051(damage: bytes) -> None:
+@pytest.mark.parametrize(
+    ("half", "data", "why", "listed", "kept"),
+    [
+        pytest.param("result", b'"olD"', "damaged", (1, 0), 2, id="F-051-other"),
+        pytest.param("result", b'"older"', "damaged", (0, 1), 2, id="F-051-longer"),
+        pytest.param("result", b"", "damaged", (0, 1), 2, id="F-051-empty"),
+        pytest.param("meta", b"", "damaged", (0, 1), 2, id="F-047-empty"),
+        pytest.param("meta", b"null", "damaged", (0, 1), 2, id="F-047-null"),
+        pytest.param("meta", b"{}", "damaged", (0, 1), 2, id="F-047-fields-missing"),
+        pytest.param("result", None, "unknown", (0, 1), 1, id="F-050-result"),
+        pytest.param("meta", None, "unknown", (0, 0), 0, id="F-050-meta"),
+    ],
+)
+def test_a_damaged_or_missing_half_is_noticed_and_the_next_save_heals_f_047_f_050_f_051(
+    half: str, data: bytes | None, why: str, listed: tuple[int, int], kept: int
+) -> None:
+    """What a damaged meta may stand for is no garbage."""
     blobs, pointer, result = pair()
-    blobs.put(result, damage)
-    with pytest.raises(CorruptPointerError):
-        opened(blobs).load_result(pointer=pointer)
-    NEXT(blobs)
-    assert Visible(blobs.objects).results == {ID: "next"}
-
-
-@pytest.mark.parametrize("damage", [b"", b"null", b"{}"], ids=["empty", "null", "fields-missing"])
-def test_a_damaged_meta_is_skipped_and_the_next_save_heals_f_047(damage: bytes) -> None:
-    blobs, pointer, _ = pair()
-    blobs.put(META, damage)
+    key = META if half == "meta" else result
+    if data is None:
+        blobs.delete(key)
+    else:
+        blobs.put(key, data)
     listing = opened(blobs).list_detailed(query_id="q")
-    assert (listing.pointers, listing.skipped) == ((), 1)
-    with pytest.raises(CorruptPointerError):
-        opened(blobs).load_result(pointer=pointer)
+    assert (len(listing.pointers), listing.skipped) == listed
+    assert reason(opened(blobs), pointer) == why
     COLLECT_LATER(blobs)
-    assert len(blobs.objects) == 2, "what a damaged meta may stand for is no garbage"
-    NEXT(blobs)
-    assert Visible(blobs.objects).results == {ID: "next"}
-
-
-@pytest.mark.parametrize("half", ["meta", "result"])
-def test_a_missing_half_is_not_found_nor_listed_f_050(half: str) -> None:
-    blobs, pointer, result = pair()
-    blobs.delete(META if half == "meta" else result)
-    assert opened(blobs).list(query_id="q") == []
-    with pytest.raises(PointerNotFoundError):
-        opened(blobs).load_result(pointer=pointer)
+    assert len(blobs.objects) == kept
     NEXT(blobs)
     assert Visible(blobs.objects).results == {ID: "next"}
 
