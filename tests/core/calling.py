@@ -9,8 +9,6 @@ from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, Ope
 from llm_common.errors import LLMError
 from tests.core.loopback import KEY, Loopback, Script, loopback
 
-__all__ = ["JSON_MODE", "MESSAGES", "ask_once", "failure", "failure_at"]
-
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="which of these?")]
 JSON_MODE = {"type": "json_object"}
 Error = TypeVar("Error", bound=LLMError)

@@ -30,20 +30,6 @@ from llm_common.errors import (
 )
 from tests.core.loopback import KEY, Script, Wire, ok, response
 
-__all__ = [
-    "FAULTS",
-    "WORKING",
-    "Act",
-    "Fault",
-    "answer_well",
-    "bomb",
-    "misbehaving",
-    "passing",
-    "reply",
-    "reset_before_headers",
-    "stay_silent",
-]
-
 Act = Callable[[Wire, bytes], Awaitable[None]]
 
 

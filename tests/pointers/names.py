@@ -3,8 +3,6 @@
 from llm_common.agents import ContextPointer, ContextPointerStore
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
 
-__all__ = ["meta_key", "next_key", "reason", "result_key"]
-
 
 def meta_key(query_id: str, pointer_id: str) -> str:
     return f"{query_id}/{pointer_id}.meta.json"

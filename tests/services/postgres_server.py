@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["NoServerError", "PostgresServer", "find_postgres", "running_server"]
-
 _ROOT = Path(__file__).parent.parent.parent
 _PROGRAM_FOLDERS = (  # `make test-services` installs the first
     *sorted(

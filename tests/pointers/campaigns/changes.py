@@ -10,19 +10,6 @@ from typing import Any, Final, Literal
 from llm_common.agents import FileContextPointerStore
 from tests.pointers.campaigns.traffic import save
 
-__all__ = [
-    "CHANGES",
-    "LATER",
-    "NEW",
-    "OLD",
-    "OTHER",
-    "Change",
-    "open_flushing_store",
-    "open_store",
-    "save_at_once",
-    "stored_values",
-]
-
 LIFE_S = 3_600
 # a prefix is another number, not broken JSON
 OLD, NEW, OTHER, LATER = 1_111_111, 2_222_222, 3_333_333, 4_444_444

@@ -16,17 +16,6 @@ from typing import Any
 
 import pytest
 
-__all__ = [
-    "answer",
-    "child",
-    "heard_until_the_end",
-    "mount_own_tmpfs",
-    "needs_memory_figures",
-    "needs_mounts",
-    "peak_memory",
-    "remount",
-]
-
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, "llm_common.agents.context_pointers"])
 

@@ -14,15 +14,6 @@ from tests.pointers.campaigns.changes import NEW, Change, open_store, stored_val
 from tests.pointers.campaigns.file_operations import Operation
 from tests.pointers.campaigns.traffic import save
 
-__all__ = [
-    "Failpoint",
-    "check",
-    "each_copy",
-    "each_time",
-    "open_descriptors",
-    "wait_until_quiet",
-]
-
 _QUIET_S = 0.05
 
 

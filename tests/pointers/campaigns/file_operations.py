@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-__all__ = ["Handler", "Operation", "intercepted_operations"]
-
 _ON_DESCRIPTORS: Final = (
     "write",
     "pwrite",

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import llm_common
 
-__all__ = ["NEVER_ENDED", "Ending", "busy_loops", "run", "start"]
-
 NEVER_ENDED = "never ended"
 MAX_BUSY_S = 1_800
 

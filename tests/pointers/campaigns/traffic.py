@@ -20,18 +20,6 @@ from llm_common.errors import StoreError
 from tests.pointers.campaigns.children import child, heard_until_the_end
 from tests.pointers.campaigns.naive_store import NaiveStore, PointerStore
 
-__all__ = [
-    "NAIVE",
-    "OURS",
-    "MakeStore",
-    "content",
-    "faults",
-    "kill_while_saving",
-    "save",
-    "save_together",
-    "writer",
-]
-
 MakeStore = Callable[[Path], PointerStore]
 
 OURS: Final[MakeStore] = partial(FileContextPointerStore, durability="rename", lock_timeout_s=60)
