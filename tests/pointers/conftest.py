@@ -42,3 +42,9 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 @pytest.fixture
 def store(open_store: Open) -> ContextPointerStore:
     return open_store()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileContextPointerStore:
+    """A store of files in the folder of the test."""
+    return FileContextPointerStore(tmp_path, durability="rename")

@@ -124,16 +124,17 @@ asyncio.run(use(sys.argv[1]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_repair_keeps_a_result_that_does_not_fit_in_memory_s0_21(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    pointer = await store.save(query_id="q", tool_name="t", args={}, result="x" * 90_000_000)
+async def test_repair_keeps_a_result_that_does_not_fit_in_memory_s0_21(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
+    pointer = await files.save(query_id="q", tool_name="t", args={}, result="x" * 90_000_000)
     program = [sys.executable, "-c", SHORT_OF_MEMORY, str(tmp_path)]
     done = await asyncio.to_thread(
         subprocess.run, program, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert len(store.load_result(pointer=pointer)) == 90_000_000
-    assert (await store.verify()).is_clean
+    assert len(files.load_result(pointer=pointer)) == 90_000_000
+    assert (await files.verify()).is_clean
 
 
 @pytest.mark.parametrize("home", ["memory", "objects"])
@@ -174,30 +175,28 @@ TOMBSTONES = {
 
 @pytest.mark.parametrize("data", TOMBSTONES.values(), ids=TOMBSTONES)
 async def test_a_damaged_tombstone_does_not_stop_erasing_f_166_s0_21(
-    tmp_path: Path, data: bytes
+    files: FileContextPointerStore, tmp_path: Path, data: bytes
 ) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    first, second = await save(store, "first"), await save(store, "second")
-    store.delete(query_id="q", pointer_ids=[first.pointer_id])
+    first, second = await save(files, "first"), await save(files, "second")
+    files.delete(query_id="q", pointer_ids=[first.pointer_id])
     [tombstone] = [
         path for path in (tmp_path / OWN_FOLDER).iterdir() if path.name.startswith("gone-")
     ]
     tombstone.write_bytes(data)
-    assert reason(store, first) == "unknown"
-    await store.gc()
-    assert store.delete(query_id="q") == 1
-    assert reason(store, second) == "erased"
+    assert reason(files, first) == "unknown"
+    await files.gc()
+    assert files.delete(query_id="q") == 1
+    assert reason(files, second) == "erased"
 
 
 async def test_a_broken_folder_of_tombstones_does_not_stop_erasing_f_166_s0_21(
-    tmp_path: Path,
+    files: FileContextPointerStore, tmp_path: Path
 ) -> None:
     (tmp_path / OWN_FOLDER).write_text("no folder")
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    await save(store, "a", ttl_s=1e-6)
-    assert (await store.gc()).expired == 1
-    await save(store, "b")
-    assert store.delete(query_id="q") == 1
+    await save(files, "a", ttl_s=1e-6)
+    assert (await files.gc()).expired == 1
+    await save(files, "b")
+    assert files.delete(query_id="q") == 1
 
 
 if __name__ == "__main__":

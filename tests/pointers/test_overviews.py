@@ -188,11 +188,12 @@ def test_a_result_can_be_searched_in_parts(store: ContextPointerStore) -> None:
     assert (match.path, match.passage) == ("a\nb\nc", "a badger")
 
 
-async def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
+async def test_damaged_outputs_are_skipped_and_counted(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
 
     saved = [
-        await store.save(
+        await files.save(
             query_id="q", tool_name="log", args={"n": number}, result=f"pump {number} failed"
         )
         for number in range(4)
@@ -201,7 +202,7 @@ async def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
     (folder / f"{saved[0].pointer_id}.meta.json").write_text("{}")
     (folder / f"{saved[1].pointer_id}.result.json").write_text('"pump 9 failed"')
     (folder / f"{saved[2].pointer_id}.result.json").unlink()
-    found = find_pointers(store, "pump", in_results=True)
+    found = find_pointers(files, "pump", in_results=True)
     assert [match.pointer for match in found.matches] == [saved[3]]
     assert (found.searched, found.unreadable) == (1, 3)
 

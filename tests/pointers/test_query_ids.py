@@ -68,29 +68,31 @@ async def test_every_method_of_a_store_accepts_the_id_s0_11(store: ContextPointe
     assert (await store.verify()).queries == 0
 
 
-async def test_reports_name_the_users_id_s0_11(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    pointer = await save(store, "user:42", ttl_s=1e9)
-    brief = await save(store, "2024/01", ttl_s=1e-6)
+async def test_reports_name_the_users_id_s0_11(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
+    pointer = await save(files, "user:42", ttl_s=1e9)
+    brief = await save(files, "2024/01", ttl_s=1e-6)
     assert names_in(tmp_path) == ["2024~01", "user;42"]
     (tmp_path / "user;42" / f"{pointer.pointer_id}.result.json").write_bytes(b"0")
-    [finding] = (await store.verify()).findings
+    [finding] = (await files.verify()).findings
     assert (finding.query_id, finding.kind) == ("user:42", "digest_mismatch")
-    assert (await store.gc()).expired == 1
+    assert (await files.gc()).expired == 1
     assert not (tmp_path / "2024~01").exists()
     with pytest.raises(PointerNotFoundError) as caught:
-        store.load_result(pointer=brief)
+        files.load_result(pointer=brief)
     assert caught.value.reason == "expired"
     assert repr(brief.query_id) in str(caught.value)
     assert brief.pointer_id in str(caught.value)
 
 
-async def test_folders_of_other_names_are_no_queries_s0_11(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    await save(store, "q")
+async def test_folders_of_other_names_are_no_queries_s0_11(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
+    await save(files, "q")
     for name in ("a b", "a:b", "a~..", "~a", "a;", "x!!y", "nul", "é", "a\\b", ".git"):
         (tmp_path / name).mkdir()
-    assert (await store.verify()).queries == (await store.gc()).queries == 1
+    assert (await files.verify()).queries == (await files.gc()).queries == 1
     assert len(names_in(tmp_path)) == 11
 
 

@@ -154,9 +154,8 @@ async def test_a_clock_that_once_jumped_ahead_is_forgotten_f_168_s0_21(
 
 
 async def test_a_clock_half_a_minute_ahead_is_trusted_again_f_168_s0_21(
-    open_store: Open, clock: Clock
+    store: ContextPointerStore, clock: Clock
 ) -> None:
-    store = open_store()
     clock.move(30)
     store.list(query_id="q")
     clock.move(-30)
@@ -182,8 +181,9 @@ async def test_a_result_expires_exactly_on_time_s0_21(open_store: Open, clock: C
 DAY = 24 * HOUR
 
 
-async def test_a_read_restarts_the_life_of_a_result_s0_21(open_store: Open, clock: Clock) -> None:
-    store = open_store()
+async def test_a_read_restarts_the_life_of_a_result_s0_21(
+    store: ContextPointerStore, open_store: Open, clock: Clock
+) -> None:
     pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
     for _ in range(3):
         clock.move(23 * HOUR)
@@ -210,9 +210,8 @@ async def test_a_read_restarts_the_life_of_a_result_s0_21(open_store: Open, cloc
     ("life_s", "due_s"), [(DAY, HOUR), (2 * HOUR, HOUR), (7_000.0, 3_500.0), (10.0, 5.0)]
 )
 async def test_a_read_counts_after_an_hour_or_half_of_a_short_life_s0_21(
-    open_store: Open, clock: Clock, life_s: float, due_s: float
+    store: ContextPointerStore, open_store: Open, clock: Clock, life_s: float, due_s: float
 ) -> None:
-    store = open_store()
     pointer = await save(store, "x", ttl_s=life_s, renew_on_read=True)
     for early_s in (-2 * HOUR, 2 * HOUR + due_s - 1e-6):
         clock.move(early_s)
@@ -225,8 +224,9 @@ async def test_a_read_counts_after_an_hour_or_half_of_a_short_life_s0_21(
     assert round(left.total_seconds(), 3) == life_s
 
 
-async def test_a_renewable_save_shortens_no_life_s0_21(open_store: Open, clock: Clock) -> None:
-    store = open_store()
+async def test_a_renewable_save_shortens_no_life_s0_21(
+    store: ContextPointerStore, clock: Clock
+) -> None:
     for ttl_s in (math.inf, 30 * DAY):
         kept = await save(store, ttl_s, ttl_s=ttl_s)
         again = await save(store, ttl_s, ttl_s=DAY, renew_on_read=True, keep_repeats=True)
@@ -243,11 +243,10 @@ async def test_a_renewable_save_shortens_no_life_s0_21(open_store: Open, clock: 
 
 
 async def test_a_read_file_of_an_earlier_version_is_only_removed_s0_21(
-    open_store: Open, clock: Clock
+    store: ContextPointerStore, clock: Clock
 ) -> None:
     # by which time an object store takes what is written now for abandoned
     clock.moment = datetime.now(UTC) + timedelta(hours=2)
-    store = open_store()
     saved = await save(store, "x", ttl_s=DAY, renew_on_read=True)
     read_key = f"q/{saved.pointer_id}.read"
     read = b'{"read_at":"2999-01-01T00:00:00.000000+00:00"}'
@@ -263,23 +262,23 @@ async def test_a_read_file_of_an_earlier_version_is_only_removed_s0_21(
     assert not store.records.blobs.scan("q").blobs
 
 
-async def test_read_files_of_an_earlier_version_do_not_keep_a_folder_s0_21(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    saved = await save(store, "x", query_id="saved")
+async def test_read_files_of_an_earlier_version_do_not_keep_a_folder_s0_21(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
+    saved = await save(files, "x", query_id="saved")
     for query_id in ("saved", "deleted", "collected"):
         (tmp_path / query_id).mkdir(exist_ok=True)
         (tmp_path / query_id / f"{saved.pointer_id}.read").write_bytes(b"{}")
-    assert store.delete(query_id="saved") == 1
-    store.delete(query_id="deleted")
-    await store.gc()
-    assert store.queries() == []
-    assert (await store.verify()).findings == ()
+    assert files.delete(query_id="saved") == 1
+    files.delete(query_id="deleted")
+    await files.gc()
+    assert files.queries() == []
+    assert (await files.verify()).findings == ()
 
 
 async def test_the_life_of_another_or_an_expired_result_of_a_call_does_not_count_s0_21(
-    open_store: Open, clock: Clock
+    store: ContextPointerStore, clock: Clock
 ) -> None:
-    store = open_store()
     kept = await save(store, "own", ttl_s=DAY)
     changed = await save(store, "own", "new", ttl_s=60)
     assert changed.pointer_id == kept.pointer_id
@@ -479,8 +478,9 @@ async def test_a_deleted_query_leaves_no_byte_s0_21(tmp_path: Path, clock: Clock
     assert reason(again, pointers[0].model_copy(update={"pointer_id": "0" * 12})) == "unknown"
 
 
-async def test_remains_of_a_killed_writer_are_deleted_for_good_s4_06(open_store: Open) -> None:
-    store = open_store()
+async def test_remains_of_a_killed_writer_are_deleted_for_good_s4_06(
+    store: ContextPointerStore,
+) -> None:
     pointer = await save(store, "x")
     record = pointer.model_dump_json().encode()
     store.records.blobs.put(next_key("q", pointer.pointer_id), record)
@@ -489,23 +489,24 @@ async def test_remains_of_a_killed_writer_are_deleted_for_good_s4_06(open_store:
     assert (await save(store, "x")).created_at > pointer.created_at
 
 
-async def test_concurrent_saves_and_deletions_never_fail_s4_06(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
+async def test_concurrent_saves_and_deletions_never_fail_s4_06(
+    files: FileContextPointerStore,
+) -> None:
     stop = threading.Event()
 
     def delete() -> None:
         while not stop.is_set():
-            store.delete(query_id="q")
+            files.delete(query_id="q")
 
     with ThreadPoolExecutor(2) as threads:
         deleting = [threads.submit(delete) for _ in range(2)]
         for number in range(50):
-            await save(store, number)
+            await save(files, number)
         stop.set()
         for done in deleting:
             done.result()
-    last = await save(store, "last")
-    assert last in store.list(query_id="q")
+    last = await save(files, "last")
+    assert last in files.list(query_id="q")
 
 
 async def test_unrecognized_files_survive_the_deletion_of_a_query_s0_21(tmp_path: Path) -> None:
@@ -785,8 +786,9 @@ def test_the_store_matches_its_model_s0_21(home: str, examples: int) -> None:
 # --- beside others
 
 
-async def test_collecting_during_saves_loses_nothing_s0_21(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path, durability="rename")
+async def test_collecting_during_saves_loses_nothing_s0_21(
+    files: FileContextPointerStore, tmp_path: Path
+) -> None:
     other = FileContextPointerStore(tmp_path, durability="rename")
     stop = False
 
@@ -799,12 +801,12 @@ async def test_collecting_during_saves_loses_nothing_s0_21(tmp_path: Path) -> No
 
     collecting = asyncio.create_task(collect())
     for number in range(100):
-        kept = await save(store, "kept", number, query_id=f"q{number % 3}")
-        await save(store, "brief", number, query_id=f"q{number % 3}", ttl_s=1e-6)
-        assert store.load_result(pointer=kept) == number
+        kept = await save(files, "kept", number, query_id=f"q{number % 3}")
+        await save(files, "brief", number, query_id=f"q{number % 3}", ttl_s=1e-6)
+        assert files.load_result(pointer=kept) == number
     stop = True
     assert await collecting > 3
-    await store.gc()
+    await files.gc()
     assert [len(list((tmp_path / f"q{number}").iterdir())) for number in range(3)] == [3] * 3
 
 

@@ -587,25 +587,26 @@ def rewrite(pointer: ContextPointer, text: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [300, 490, 990])
-async def test_deeper_results_of_older_versions_are_read_s0_14(tmp_path: Path, levels: int) -> None:
+async def test_deeper_results_of_older_versions_are_read_s0_14(
+    files: FileContextPointerStore, tmp_path: Path, levels: int
+) -> None:
     text = '{"a":[' * (levels // 2) + str(2**70) + "]}" * (levels // 2)
-    store = FileContextPointerStore(tmp_path, durability="rename")
-    pointer = await save(store, "as an earlier version stored it")
+    pointer = await save(files, "as an earlier version stored it")
     rewrite(pointer, text)
     [pointer] = FileContextPointerStore(tmp_path).list(query_id="q")
-    loaded: Any = store.load_result(pointer=pointer)
+    loaded: Any = files.load_result(pointer=pointer)
     for _ in range(levels // 2):
         loaded = loaded["a"][0]
     assert loaded == 2**70
     reading = read_payload(
-        *store.load_payload(pointer.pointer_id, query_id="q"),
+        *files.load_payload(pointer.pointer_id, query_id="q"),
         max_tokens=9_000,
         counter=UpperBoundCounter(),
     )
     assert reading.text == text
     if levels < 900:  # as deep as `json.dumps` writes it again
-        assert text in format_selected_contexts(pointers=[pointer], store=store)
-    assert (await store.verify()).is_clean
+        assert text in format_selected_contexts(pointers=[pointer], store=files)
+    assert (await files.verify()).is_clean
 
 
 async def test_a_base_that_is_a_file_is_named_f_025(tmp_path: Path) -> None:

@@ -79,8 +79,12 @@ class Server(ObjectBlobStore):
             self.timers.pop()[1]()
 
 
-def test_a_renewed_lease_is_never_taken_over() -> None:
-    server = Server()
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def test_a_renewed_lease_is_never_taken_over(server: Server) -> None:
     lease = server.hold()
     for _ in range(10):
         server.pass_time(RENEW_S)
@@ -91,8 +95,7 @@ def test_a_renewed_lease_is_never_taken_over() -> None:
     assert server.content is None
 
 
-def test_a_lease_whose_holder_died_is_taken_over_after_a_minute() -> None:
-    server = Server()
+def test_a_lease_whose_holder_died_is_taken_over_after_a_minute(server: Server) -> None:
     server.hold()
     server.timers.clear()  # the holder renews nothing any more
     server.time_s += LEASE_S - 1
@@ -105,8 +108,9 @@ def test_a_lease_whose_holder_died_is_taken_over_after_a_minute() -> None:
     lease.release()
 
 
-def test_a_lease_that_was_taken_over_is_not_given_back(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server()
+def test_a_lease_that_was_taken_over_is_not_given_back(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     slept = server.hold()
     renew = server.timers.pop()[1]
     server.time_s += LEASE_S
@@ -118,8 +122,7 @@ def test_a_lease_that_was_taken_over_is_not_given_back(caplog: pytest.LogCapture
     assert server.content is not None
 
 
-def test_a_late_release_does_not_end_the_lease_of_the_next_holder() -> None:
-    server = Server()
+def test_a_late_release_does_not_end_the_lease_of_the_next_holder(server: Server) -> None:
     slept = server.hold()
     server.time_s += LEASE_S
     server.hold()
@@ -128,8 +131,7 @@ def test_a_late_release_does_not_end_the_lease_of_the_next_holder() -> None:
         server.hold()
 
 
-def test_a_renewal_that_fails_is_tried_again() -> None:
-    server = Server()
+def test_a_renewal_that_fails_is_tried_again(server: Server) -> None:
     server.hold()
     server.is_down = True
     server.pass_time(RENEW_S)
@@ -140,8 +142,7 @@ def test_a_renewal_that_fails_is_tried_again() -> None:
         server.hold()
 
 
-def test_a_lease_is_held_until_another_holder_takes_it_over() -> None:
-    server = Server()
+def test_a_lease_is_held_until_another_holder_takes_it_over(server: Server) -> None:
     slept = server.hold()
     assert slept.is_held()
     server.pass_time(RENEW_S)
@@ -155,9 +156,8 @@ def test_a_lease_is_held_until_another_holder_takes_it_over() -> None:
 
 
 def test_a_lease_is_held_for_a_minute_while_the_store_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch,
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Server()
     lease = server.hold()
     server.is_down = True
     assert lease.is_held()
