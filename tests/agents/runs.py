@@ -9,6 +9,7 @@ from typing import Any
 
 from llm_common.agents import (
     AgenticExecutor,
+    InMemoryContextPointerStore,
     LexicalToolSelector,
     StreamEvent,
     Tool,
@@ -21,6 +22,14 @@ from llm_common.agents import (
 from llm_common.core import LLMMessage, LLMResponse, OpenAICompatibleClient
 from llm_common.core.structured import Attempt
 from llm_common.testing import ScriptedClient
+
+
+async def session(*results: Any) -> ToolContextManager:
+    """Return a session in memory that has stored these results."""
+    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
+    for number, result in enumerate(results):
+        await manager.save_context("orders", {"page": number}, result)
+    return manager
 
 
 def call(tool: str, **args: Any) -> ToolCall:

@@ -36,7 +36,7 @@ from llm_common.core import ExactCounter, LLMMessage, LLMResponse, LLMUsage
 from llm_common.errors import LLMAuthError, LLMRateLimitError, LLMStatusError
 from llm_common.testing import ScriptedClient
 from llm_common.text.canonical import stable_json
-from tests.agents.runs import asking, text_of
+from tests.agents.runs import asking, session, text_of
 
 # In a long text, since counts and ranges of values are in every prompt.
 ROWS = [
@@ -51,16 +51,15 @@ QUESTION = "What did the dearest order cost?"
 SMALL = TokenBudget(max_input_tokens=4_000, max_output_tokens=200)
 
 
-async def session(*results: Any) -> ToolContextManager:
-    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
-    for number, result in enumerate(results):
-        await manager.save_context("orders", {"page": number}, result)
-    return manager
+@pytest.fixture
+async def manager() -> ToolContextManager:
+    """A session that has stored the rows."""
+    return await session(ROWS)
 
 
-async def stored_rows() -> tuple[ToolContextManager, ContextPointer]:
-    manager = await session(ROWS)
-    return manager, manager.get_all_pointers()[0]
+@pytest.fixture
+def pointer(manager: ToolContextManager) -> ContextPointer:
+    return manager.get_all_pointers()[0]
 
 
 async def ask(
@@ -122,8 +121,9 @@ async def test_a_model_that_does_not_ask_to_read_costs_one_call() -> None:
     assert tool["function"]["name"] == "read_context"
 
 
-async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
-    manager, pointer = await stored_rows()
+async def test_a_model_reads_natively_what_the_prompt_left_out(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     answer, client = await ask(
         calls(call(found(pointer.pointer_id)), text="Let me look."),
         "It cost 90001 euros.",
@@ -151,8 +151,9 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     assert (answer.usage.total_tokens, answer.cost_usd) == (105, None)
 
 
-async def test_the_same_read_again_is_answered_in_one_line() -> None:
-    manager, pointer = await stored_rows()
+async def test_the_same_read_again_is_answered_in_one_line(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     again = found(pointer.pointer_id)
     answer, client = await ask(
         calls(call(again)), calls(call(again, call_id="c2")), "90,001.", manager=manager
@@ -180,8 +181,9 @@ async def test_costs_and_tokens_of_all_calls_are_added_up() -> None:
 
 @pytest.mark.parametrize("fenced", [False, True])
 @pytest.mark.parametrize("keys", [("tool", "args"), ("name", "arguments")])
-async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str, str]) -> None:
-    manager, pointer = await stored_rows()
+async def test_a_model_without_tools_reads_by_json(
+    manager: ToolContextManager, pointer: ContextPointer, fenced: bool, keys: tuple[str, str]
+) -> None:
     reply = json.dumps({keys[0]: "read_context", keys[1]: found(pointer.pointer_id)})
     client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
     answering = Answering(budget=SMALL)
@@ -213,8 +215,9 @@ async def test_json_that_is_no_call_is_the_answer(reply: str) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
-async def test_an_endpoint_that_takes_no_tools_is_asked_by_json(status: int) -> None:
-    manager, pointer = await stored_rows()
+async def test_an_endpoint_that_takes_no_tools_is_asked_by_json(
+    manager: ToolContextManager, pointer: ContextPointer, status: int
+) -> None:
     refusal = LLMStatusError("refused", status=status, body="this model does not support tools")
     reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
     answer, client = await ask(refusal, reply, "It cost 90001 euros.", manager=manager)
@@ -246,8 +249,9 @@ async def test_the_model_sees_that_a_json_call_was_incomplete() -> None:
     assert "not one whole JSON object" in str(client.calls[1].messages[-1].content)
 
 
-async def test_after_the_last_read_the_model_must_answer() -> None:
-    manager, pointer = await stored_rows()
+async def test_after_the_last_read_the_model_must_answer(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     whole = {"id": pointer.pointer_id}
     answer, client = await ask(
         calls(call(whole), call(whole, call_id="c2")),
@@ -265,8 +269,9 @@ async def test_after_the_last_read_the_model_must_answer() -> None:
     assert first != refused
 
 
-async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
-    manager, pointer = await stored_rows()
+async def test_a_model_that_does_not_stop_reading_gets_no_answer(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
     answer, client = await ask(*[reply] * 4, manager=manager, native_tools=False, max_reads=2)
     assert (answer.status, answer.text, len(answer.reads), len(client.calls)) == (
@@ -279,8 +284,9 @@ async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
     assert answer.attempts[-1].reason == "reads_again"
 
 
-async def test_a_read_gets_as_much_as_there_is_room_for() -> None:
-    manager, pointer = await stored_rows()
+async def test_a_read_gets_as_much_as_there_is_room_for(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     replies = [calls(call({"id": pointer.pointer_id}))] * 3
     budget = TokenBudget(max_input_tokens=2_000, max_output_tokens=200)
     answer, _ = await ask(*replies, "Done.", manager=manager, budget=budget, max_reads=3)
@@ -431,8 +437,9 @@ async def test_unread_outputs_are_listed_in_part_first_and_hidden_by_age() -> No
     assert unread.more == 0
 
 
-async def test_an_endpoint_that_took_tools_once_is_not_asked_by_json() -> None:
-    manager, pointer = await stored_rows()
+async def test_an_endpoint_that_took_tools_once_is_not_asked_by_json(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     refusal = LLMStatusError("refused", status=400, body="tools are not supported")
     answer, client = await ask(
         calls(call(found(pointer.pointer_id))), refusal, "It cost 6 euros.", manager=manager
@@ -477,8 +484,9 @@ async def test_another_refusal_is_not_repeated_by_json(refusal: LLMStatusError) 
     assert (answer.status, len(client.calls)) == ("error", 1)
 
 
-async def test_calls_without_an_id_get_one_each() -> None:
-    manager, pointer = await stored_rows()
+async def test_calls_without_an_id_get_one_each(
+    manager: ToolContextManager, pointer: ContextPointer
+) -> None:
     reads = [call(found(pointer.pointer_id), call_id="") for _ in range(2)]
     answer, client = await ask(
         calls(*reads), calls(reads[0]), "It cost 90001 euros.", manager=manager, max_reads=3

@@ -15,7 +15,6 @@ from llm_common.agents import (
     Answer,
     Answering,
     ContextRelevanceSelector,
-    InMemoryContextPointerStore,
     TokenBudget,
     ToolContextManager,
 )
@@ -23,7 +22,7 @@ from llm_common.core import LLMDelta, LLMMessage, LLMResponse, OpenAICompatibleC
 from llm_common.core.extraction import AnswerFilter, without_thinking
 from llm_common.errors import LLMConnectionError, MalformedReplyError
 from llm_common.testing import ScriptedClient
-from tests.agents.runs import WEATHER, events_of, forecaster, text_of
+from tests.agents.runs import WEATHER, events_of, forecaster, session, text_of
 from tests.core.loopback import Script, Wire, answer as always, loopback, ok, raw
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -52,13 +51,6 @@ def read(call_id: str, **args: Any) -> dict[str, Any]:
         "function": {"name": "read_context", "arguments": json.dumps(args)},
     }
     return {"tool_calls": [call]}
-
-
-async def session(*results: Any) -> ToolContextManager:
-    manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
-    for number, result in enumerate(results):
-        await manager.save_context("orders", {"page": number}, result)
-    return manager
 
 
 async def told(

@@ -35,8 +35,12 @@ class Conversation:
 
     first: Offloaded
 
-    def __init__(self, session: Session | None = None, *, tool: str = "list_parts") -> None:
-        self.session = session or Session(InMemoryContextPointerStore(), session_id="user:42")
+    def __init__(
+        self, session: Session | None = None, *, tool: str = "list_parts", **config: Any
+    ) -> None:
+        self.session = session or Session(
+            InMemoryContextPointerStore(), session_id="user:42", config=SessionConfig(**config)
+        )
         self.tool = tool
         self.messages: list[Any] = [QUESTION]
 
@@ -219,9 +223,7 @@ async def test_a_result_that_came_back_is_compared_with_the_newest_t_05(talk: Co
 
 
 async def test_a_turn_without_tokens_names_the_pointer() -> None:
-    policy = OffloadPolicy(max_turn_tokens=10)
-    session = Session(InMemoryContextPointerStore(), config=SessionConfig(offload=policy))
-    talk = Conversation(session)
+    talk = Conversation(offload=OffloadPolicy(max_turn_tokens=10))
     first = await talk.run(ROWS)
     stored = f"{first.total_chars:,} characters are stored, none has been read;"
     assert str(first).startswith(stored)
@@ -231,9 +233,7 @@ async def test_a_turn_without_tokens_names_the_pointer() -> None:
 
 
 async def test_a_short_result_gets_no_line_that_saves_nothing() -> None:
-    policy = OffloadPolicy(tools={"list_parts": 0})
-    session = Session(InMemoryContextPointerStore(), config=SessionConfig(offload=policy))
-    talk = Conversation(session)
+    talk = Conversation(offload=OffloadPolicy(tools={"list_parts": 0}))
     await talk.run(ROWS[:2])
     assert (await talk.run(ROWS[:2])).form == "preview"
 
@@ -299,8 +299,7 @@ async def test_conversations_that_share_an_id_are_not_compared_t_05() -> None:
 @pytest.fixture
 async def folding() -> Conversation:
     """A conversation whose prompts are folded, in which a tool returned rows."""
-    config = SessionConfig(fold=FoldPolicy(max_tokens=1_500))
-    talk = Conversation(Session(InMemoryContextPointerStore(), session_id="a", config=config))
+    talk = Conversation(fold=FoldPolicy(max_tokens=1_500))
     talk.first = await talk.run(ROWS)
     return talk
 
@@ -346,8 +345,7 @@ async def test_fold_replaces_a_line_when_its_result_leaves_t_05(folding: Convers
 async def test_a_line_is_replaced_if_the_caller_dropped_its_result_t_05(
     fold: FoldPolicy | None,
 ) -> None:
-    config = SessionConfig(fold=fold)
-    talk = Conversation(Session(InMemoryContextPointerStore(), config=config))
+    talk = Conversation(fold=fold)
     await talk.run(ROWS)
     await talk.run(ROWS)
     assert await talk.session.fold(talk.messages) == talk.messages

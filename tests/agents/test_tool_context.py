@@ -68,13 +68,6 @@ async def test_one_store_holds_everything_s4_01(tmp_path: Path) -> None:
     )
 
 
-def test_the_default_folder_is_the_stores_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "elsewhere"))
-    assert ToolContextManager().context_dir == tmp_path / "elsewhere"
-
-
 async def test_every_call_is_kept_in_save_order_s4_02(manager: ToolContextManager) -> None:
     saved = [await save(manager, number) for number in range(3)]
     assert len({pointer.pointer_id for pointer in saved}) == 3

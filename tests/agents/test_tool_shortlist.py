@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-import pytest
-
-from llm_common.agents.session.tools import ToolIndexes, ToolShortlist, definition_of
-from llm_common.errors import ConfigError
-from llm_common.tools import Tool, ToolDefinition
+from llm_common.agents.session.tools import ToolIndexes, ToolShortlist
+from llm_common.tools import ToolDefinition
 
 NAMES = ("get_weather", "list_orders", "play_music", "read_mail", "water_plants")
 TOOLS = [
@@ -111,18 +108,6 @@ def test_a_set_of_tools_is_indexed_once_and_anew_after_a_change() -> None:
     changed = [*TOOLS[:-1], ToolDefinition(NAMES[-1], "Another.", {"type": "object"})]
     assert indexes.index(changed) is not first
     assert dict(first.tokens) == dict.fromkeys(NAMES, 10)
-
-
-def test_a_tool_in_any_form_has_its_definition() -> None:
-    def ping() -> None:
-        """Answers."""
-
-    tool = Tool(ping)
-    assert definition_of(tool) is tool.definition
-    assert definition_of(TOOLS[0]) is TOOLS[0]
-    assert definition_of({"name": "ping", "description": "d"}).name == "ping"
-    with pytest.raises(ConfigError, match="a dict among the tools has no name"):
-        definition_of({"description": "d"})
 
 
 def test_a_tool_that_is_kept_takes_no_place_of_the_best() -> None:
