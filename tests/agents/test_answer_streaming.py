@@ -23,21 +23,20 @@ from llm_common.core.extraction import AnswerFilter, without_thinking
 from llm_common.errors import LLMConnectionError, MalformedReplyError
 from llm_common.testing import ScriptedClient
 from tests.agents.runs import WEATHER, events_of, forecaster, session, text_of
-from tests.core.loopback import Script, Wire, answer as always, loopback, ok, raw
+from tests.core.loopback import (
+    DONE,
+    HEAD,
+    Script,
+    answer as always,
+    delta,
+    dripping,
+    loopback,
+    ok,
+    raw,
+)
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
-DONE = b"data: [DONE]\n\n"
 ROWS = [{"order": number, "euros": 90_001 if number == 1_500 else 7} for number in range(4_000)]
 SMALL = Answering(budget=TokenBudget(max_input_tokens=4_000, max_output_tokens=200))
-
-
-def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
-    choice = {"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}
-    return (
-        b"data: "
-        + json.dumps({"id": "c1", "model": "served", "choices": [choice]}).encode()
-        + b"\n\n"
-    )
 
 
 def stream(*texts: str, **more: Any) -> Script:
@@ -197,20 +196,6 @@ async def test_a_client_without_streaming_yields_no_deltas() -> None:
     assert (texts, answer.text) == ([], "Snow.")
 
 
-def dripping(ended: asyncio.Event) -> Script:
-    async def script(wire: Wire) -> None:
-        await wire.request()
-        await wire.send(HEAD)
-        try:
-            while True:
-                await wire.send(delta("word "))
-                await asyncio.sleep(0.01)
-        finally:
-            ended.set()
-
-    return script
-
-
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
     ended, begun = asyncio.Event(), asyncio.Event()
@@ -223,7 +208,7 @@ async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
                     return
 
     async with (
-        loopback(dripping(ended)) as server,
+        loopback(dripping(pause_s=0.01, ended=ended)) as server,
         OpenAICompatibleClient(server.config(timeout_s=60)) as client,
     ):
         task = asyncio.create_task(leave(client))

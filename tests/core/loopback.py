@@ -199,3 +199,36 @@ def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = N
             await wire.send(response(status, body, headers))
 
     return script
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def event(**chunk: Any) -> bytes:
+    """Return an event of a stream."""
+    return b"data: " + json.dumps({"id": "c1", "model": "served", **chunk}).encode() + b"\n\n"
+
+
+def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
+    """Return an event with a piece of the answer."""
+    return event(
+        choices=[{"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}]
+    )
+
+
+def dripping(*, pause_s: float, ended: asyncio.Event | None = None) -> Script:
+    """Send pieces of an answer for a long time, and set `ended` when the client has left."""
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await wire.send(HEAD)
+        try:
+            for number in range(1_000):
+                await wire.send(delta(f"{number} "))
+                await asyncio.sleep(pause_s)
+        finally:
+            if ended is not None:
+                ended.set()
+
+    return script

@@ -69,29 +69,29 @@ async def test_a_redirect_is_not_followed_and_not_repeated(status: int) -> None:
     assert str(elsewhere.port) not in f"{error}{vars(error)}"
 
 
-@pytest.mark.parametrize("code", ["5" * 5_000, "٥٠٠", "5" * 5_000 + "x", "-429", "4_9", " 429"])
-@pytest.mark.parametrize("field", ["code", "status", "type"])
-async def test_an_odd_error_code_is_an_error_without_a_status_f_170(field: str, code: str) -> None:
-    script = answer(200, json.dumps({"error": {field: code}}).encode())
-    error, _ = await failure_at(LLMStatusError, script)
-    assert error.status == 200
+ODD_CODES = ("5" * 5_000, "٥٠٠", "5" * 5_000 + "x", "-429", "4_9", " 429")
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
+    ("error", "status", "kind"),
     [
-        ("400", LLMStatusError),
-        ("401", LLMAuthError),
-        (404, ModelNotFoundError),
-        ("599", LLMStatusError),
+        *(
+            pytest.param({field: code}, 200, LLMStatusError, id=f"{field}-{code[:9]}")
+            for field in ("code", "status", "type")
+            for code in ODD_CODES
+        ),
+        ({"code": "400"}, 400, LLMStatusError),
+        ({"code": "401"}, 401, LLMAuthError),
+        ({"code": 404}, 404, ModelNotFoundError),
+        ({"code": "599"}, 599, LLMStatusError),
     ],
 )
-async def test_an_error_code_of_digits_is_a_status_f_170(
-    code: str | int, kind: type[LLMStatusError]
+async def test_an_error_code_is_a_status_only_if_it_is_one_f_170(
+    error: dict[str, object], status: int, kind: type[LLMStatusError]
 ) -> None:
-    script = answer(200, json.dumps({"error": {"code": code}}).encode())
-    error, _ = await failure_at(kind, script)
-    assert error.status == int(code)
+    script = answer(200, json.dumps({"error": error}).encode())
+    raised, _ = await failure_at(kind, script)
+    assert raised.status == status
 
 
 async def test_an_error_code_of_thousands_of_digits_is_an_llm_error_f_170() -> None:

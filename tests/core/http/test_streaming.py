@@ -21,23 +21,21 @@ from llm_common.errors import (
     MalformedReplyError,
 )
 from tests.core.calling import MESSAGES
-from tests.core.loopback import KEY, Script, Wire, answer, loopback, ok, raw, response
-
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\r\n"
-
-
-def event(**chunk: Any) -> bytes:
-    return b"data: " + json.dumps({"id": "c1", "model": "served", **chunk}).encode() + b"\n\n"
-
-
-def delta(text: str | None = None, finish: str | None = None, **more: Any) -> bytes:
-    return event(
-        choices=[{"index": 0, "delta": {"content": text, **more}, "finish_reason": finish}]
-    )
-
+from tests.core.loopback import (
+    DONE,
+    HEAD,
+    KEY,
+    answer,
+    delta,
+    dripping,
+    event,
+    loopback,
+    ok,
+    raw,
+    response,
+)
 
 USAGE = event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 2, "cost": 0.5})
-DONE = b"data: [DONE]\n\n"
 
 
 async def told(client: OpenAICompatibleClient, **options: Any) -> tuple[list[str], LLMResponse]:
@@ -221,21 +219,6 @@ async def test_an_endpoint_that_refuses_stream_options_is_asked_without() -> Non
         texts, whole = await told(client)
         assert [("stream_options" in one.body) for one in server.requests] == [True, False]
     assert (texts, whole.metadata) == (["yes"], {"dropped_options": ["stream_options"]})
-
-
-def dripping(*, pause_s: float, ended: asyncio.Event | None = None) -> Script:
-    async def script(wire: Wire) -> None:
-        await wire.request()
-        await wire.send(HEAD)
-        try:
-            for number in range(1_000):
-                await wire.send(delta(f"{number} "))
-                await asyncio.sleep(pause_s)
-        finally:
-            if ended is not None:
-                ended.set()
-
-    return script
 
 
 async def test_one_deadline_spans_a_slow_stream() -> None:

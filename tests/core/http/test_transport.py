@@ -1,7 +1,10 @@
 """Every exception of httpx is translated, and retries follow the rules."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 
 import httpx
 import pytest
@@ -49,18 +52,27 @@ def test_every_httpx_exception_is_translated_without_its_text(kind: type[Excepti
 
 
 @pytest.mark.parametrize(
+    "translate", [translate_errors, partial(external_errors, "Client")], ids=["ours", "third-party"]
+)
+@pytest.mark.parametrize(
     ("kind", "ours"),
     [
+        (httpx.ReadTimeout, LLMTimeoutError),
+        (httpx.ConnectTimeout, LLMTimeoutError),
         (httpx.PoolTimeout, LLMTimeoutError),
+        (httpx.ConnectError, LLMConnectionError),
+        (httpx.ReadError, LLMConnectionError),
         (httpx.DecodingError, MalformedReplyError),
         (httpx.RemoteProtocolError, LLMConnectionError),
         (httpx.InvalidURL, LLMConnectionError),
     ],
 )
-def test_a_third_party_httpx_client_has_the_same_errors(
-    kind: type[Exception], ours: type[LLMError]
+def test_an_exception_of_httpx_has_one_error_whoever_raises_it(
+    kind: type[Exception],
+    ours: type[LLMError],
+    translate: Callable[..., AbstractContextManager[None]],
 ) -> None:
-    with pytest.raises(ours), external_errors("Client", timeout_s=3.0):
+    with pytest.raises(ours), translate(timeout_s=3.0):
         raise instance(kind)
 
 
