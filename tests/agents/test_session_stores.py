@@ -1,7 +1,5 @@
 """`ToolContextManager` over any store: lost results, and what callers may pass for a pointer."""
 
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from llm_common.context import (
 )
 from llm_common.errors import PointerNotFoundError, StoreError, ToolFailedError
 from tests.agents.runs import REPORTS, WEATHER, forecaster
+from tests.programs import printed
 
 CANARY = "canary-of-an-erased-result"
 STORES: dict[str, Callable[[Path], ContextPointerStore]] = {
@@ -55,7 +54,7 @@ async def by_process(manager: ToolContextManager, pointer: ContextPointer) -> No
         "from llm_common.agents import FileContextPointerStore as Store\n"
         f"assert Store({str(manager.context_dir)!r}).delete(query_id={pointer.query_id!r}) == 1"
     )
-    await in_thread(subprocess.run, [sys.executable, "-c", program], check=True)
+    await in_thread(printed, program)
 
 
 async def by_quota(manager: ToolContextManager, pointer: ContextPointer) -> None:

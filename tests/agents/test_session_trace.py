@@ -2,8 +2,6 @@
 
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from llm_common.history import FoldPolicy
 from llm_common.integrations.translation import read_back, run_sync
 from llm_common.tools import ToolDefinition
 from llm_common.trace import RecordedRun, Trace, read_trace
+from tests.programs import printed
 
 QUESTION = {"role": "user", "content": "Where is part 7 of Ann?"}
 TEXT = "Part 7 of Ann lies in Oslo. " * 1_000
@@ -121,7 +120,7 @@ async def main():
 asyncio.run(main())
 """
     environment = {name: value for name, value in os.environ.items() if name != TRACE_DIR.name}
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
+    printed(program, env=environment)
 
 
 async def test_many_sessions_keep_few_runs_open_t_09(folder: Path) -> None:
@@ -160,6 +159,6 @@ def test_the_last_turn_of_a_process_has_an_end_that_no_forked_child_writes_t_09_
         "assert os.waitpid(child, 0)[1] == 0\n"
         "offload()\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    printed(program)
     [path] = folder.glob("fork*/*.jsonl")
     assert kinds(read_trace(path)) == ["run_begin", "offload", "offload", "run_end"]

@@ -23,6 +23,7 @@ from llm_common.agents import (
 from llm_common.errors import PointerNotFoundError
 from llm_common.history import FoldPolicy
 from llm_common.pointers.maintenance import GcReport
+from tests.programs import printed
 
 
 @pytest.fixture(autouse=True)
@@ -228,10 +229,7 @@ try:
 except StoreError as exc:
     print(exc)
 """
-    ran = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    warning, text, hint = ran.stdout.splitlines()
+    warning, text, hint = printed(program).splitlines()
     assert warning.startswith("WARNING results are kept in memory and end with this process")
     assert text == "3"
     assert "needs a POSIX system" in hint

@@ -7,8 +7,6 @@ import copy
 import http.server
 import logging
 import pickle
-import subprocess
-import sys
 import threading
 import traceback
 import uuid
@@ -44,6 +42,7 @@ from llm_common.storage.object_store import (
     open_object_store,
 )
 from tests.contracts.blob_contract import BlobStoreContract
+from tests.programs import printed
 from tests.s3_server import make_bucket, s3_options, s3_server
 
 SECRET = "CANARY9f3a5e"
@@ -406,10 +405,7 @@ def test_no_error_of_obstore_is_left_untranslated() -> None:
 
 def test_importing_the_agents_does_not_import_obstore() -> None:
     program = "import sys, llm_common.agents, llm_common.storage; print('obstore' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
+    assert printed(program) == "False\n"
 
 
 def test_conditions_are_probed_once() -> None:
