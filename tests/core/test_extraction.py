@@ -53,6 +53,7 @@ def reason_of(text: str) -> str:
         pytest.param(
             f"use {{x}} and [1], [docs](u) and (a, b): {PLAIN}", id="F-080 prose with brackets"
         ),
+        pytest.param(f"[1, 2] {PLAIN} [[{OTHER}]]", id="F-080 between lists"),
         pytest.param(f"- [x] done\n- [ ] open\n{PLAIN}", id="F-080 task list"),
         pytest.param(f"{PLAIN}\n{PLAIN}", id="F-084 twice"),
         pytest.param(
@@ -141,12 +142,6 @@ def test_prototype_keys_are_data_f_106() -> None:
     assert extract_json(reply) == {"__proto__": {"__class__": "os.system"}, "__class__": 1}
 
 
-def test_a_list_is_never_the_answer() -> None:
-    assert reason_of("[1, 2]") == "no_json"
-    assert reason_of(f"[{PLAIN}]") == "no_json"
-    assert extract_json(f"[1, 2] {PLAIN} [[{OTHER}]]") == ANSWER
-
-
 def test_key_order_does_not_make_another_object_f_084() -> None:
     assert extract_json('{"a": 1, "b": {"c": 2, "d": 3}} {"b": {"d": 3, "c": 2}, "a": 1}') == {
         "a": 1,
@@ -187,6 +182,8 @@ def test_key_order_does_not_make_another_object_f_084() -> None:
             f"<|channel|>analysis<|message|>{PLAIN}<|end|>", "no_json", id="F-086 Harmony"
         ),
         pytest.param("I cannot help with that.", "no_json", id="F-089 refusal"),
+        pytest.param("[1, 2]", "no_json", id="list"),
+        pytest.param(f"[{PLAIN}]", "no_json", id="answer in a list"),
         pytest.param("42", "no_json", id="number"),
         pytest.param('"text"', "no_json", id="string"),
         pytest.param("null", "no_json", id="F-097 null"),
@@ -371,7 +368,15 @@ WHOLE = V31.format(V31_CALL.format("t", "{}"))
 
 
 @pytest.mark.parametrize(
-    "text", ["", '{"calls": []}', "I use a tool.", "<tool_call>{}</tool_call>", "TOOL_CALLS"]
+    "text",
+    [
+        *("", '{"calls": []}', "I use a tool.", "<tool_call>{}</tool_call>", "TOOL_CALLS"),
+        *(
+            pytest.param(f"{before} [TOOL_CALLS][{{}}]", id=f"F-083 after {before}")
+            for before in ('{"calls": []}', "{}", "[1]")
+        ),
+        pytest.param(f"[TOOL_CALLS][{' ' * 1_000_000}]", id="F-093"),
+    ],
 )
 def test_text_without_a_notation_is_left_alone(text: str) -> None:
     assert read_text_calls(text) is None
@@ -428,11 +433,6 @@ def test_calls_that_are_cut_off_are_malformed(text: str) -> None:
         read_text_calls(text)
 
 
-@pytest.mark.parametrize("answer", ['{"calls": []}', "{}", "[1]"])
-def test_calls_after_a_bracket_are_not_read_f_083(answer: str) -> None:
-    assert read_text_calls(f"{answer} [TOOL_CALLS][{{}}]") is None
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -462,7 +462,3 @@ def test_a_hostile_megabyte_of_calls_takes_linear_time(text: str) -> None:
 def test_tags_around_another_answer_are_left_alone() -> None:
     assert read_text_calls('<tool_call>{"calls": []}</tool_call>', has_ended=True) is None
     assert read_text_calls(f"<tool_call>{json.dumps(CALL)}</tool_call>") is None
-
-
-def test_calls_in_a_reply_that_is_too_large_are_not_read_f_093() -> None:
-    assert read_text_calls(f"[TOOL_CALLS][{' ' * 1_000_000}]") is None

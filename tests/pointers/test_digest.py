@@ -21,21 +21,26 @@ class Colour(Enum):
     RED = "red wine"
 
 
-def test_contains_shape_numbers_and_first_words_s0_08() -> None:
-    result = {
-        "company": "Apple Inc.",
-        "rows": [{"year": 2024, "margin": 0.4617}],
-        "note": "fiscal\nyear",
-    }
-    assert describe_result(result, size_bytes=1234) == (
-        "object of 3: company rows note, 1,234 bytes; year 2024, margin 0.4617; Apple Inc. "
-        "fiscal year"
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "digest"),
     [
+        (
+            {
+                "company": "Apple Inc.",
+                "rows": [{"year": 2024, "margin": 0.4617}],
+                "note": "fiscal\nyear",
+            },
+            (
+                "object of 3: company rows note, 4 bytes; year 2024, margin 0.4617; "
+                "Apple Inc. fiscal year"
+            ),
+        ),
+        (
+            {"b": "first", "a": [{"z": "second"}, "third"], "c": "fourth"},
+            "object of 3: b a c, 4 bytes; first second third fourth",
+        ),
+        ([10**5_000, "after", 7], "list of 3, 4 bytes; 7; after"),
+        ({"text": "use token=CANARY-9f3a7c51"}, "object of 1: text, 4 bytes; use token=[redacted]"),
         (None, "nothing, 4 bytes"),
         ([], "list of 0, 4 bytes"),
         ("two words", "text of 9 characters, 4 bytes; two words"),
@@ -55,7 +60,9 @@ def test_contains_shape_numbers_and_first_words_s0_08() -> None:
         ),
     ],
 )
-def test_names_every_kind_of_result_s0_08(value: object, digest: str) -> None:
+def test_contains_shape_numbers_and_first_words_in_their_order_s0_08(
+    value: object, digest: str
+) -> None:
     assert describe_result(value, size_bytes=4) == digest
 
 
@@ -65,34 +72,12 @@ def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
     assert words[:560] in digest
 
 
-def test_the_order_of_the_document_is_kept_s0_08() -> None:
-    digest = describe_result(
-        {"b": "first", "a": [{"z": "second"}, "third"], "c": "fourth"}, size_bytes=1
-    )
-    assert digest.endswith("; first second third fourth")
-
-
-def test_secrets_are_left_out_s0_08() -> None:
-    value = {
-        "api_key": "CANARY",
-        "inner": {"password": ["CANARY"]},
-        "text": "use token=CANARY-9f3a7c51 now",
-    }
-    digest = describe_result(value, size_bytes=1)
-    assert "CANARY" not in digest
-    assert "use token=[redacted] now" in digest
-
-
-def test_everything_under_a_secret_name_is_left_out_s0_08() -> None:
-    digest = describe_result({"credentials": {"user": "bob", "pin": 12}, "rows": 3}, size_bytes=9)
-    assert "rows 3" in digest
-    assert "bob" not in digest
-    assert "12" not in digest
-
-
 @pytest.mark.parametrize(
     "value",
     [
+        {"api_key": "CANARY-9f3a7c51"},
+        {"inner": {"password": ["CANARY-9f3a7c51"]}},
+        {"credentials": {"user": "CANARY-9f3a7c51"}},
         {"name": "API_KEY", "value": "CANARY-9f3a7c51"},
         [["password", "CANARY-9f3a7c51"]],
         ["login", "--password", "CANARY-9f3a7c51"],
@@ -103,6 +88,9 @@ def test_everything_under_a_secret_name_is_left_out_s0_08() -> None:
         json.dumps({"body": json.dumps({"password": "CANARY-9f3a7c51"})}),
     ],
     ids=[
+        "name",
+        "list of a name",
+        "object of a name",
         "named value",
         "pair",
         "command",
@@ -113,7 +101,7 @@ def test_everything_under_a_secret_name_is_left_out_s0_08() -> None:
         "text of a text",
     ],
 )
-def test_a_secret_is_recognized_by_its_position_s0_08(value: object) -> None:
+def test_a_secret_is_recognized_by_its_name_or_position_s0_08(value: object) -> None:
     digest = describe_result(["before", value, {"after": 7}], size_bytes=9)
     assert "CANARY" not in digest
     assert "before" in digest
@@ -137,7 +125,3 @@ def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
     start = time.thread_time()
     describe_result(value, size_bytes=1)
     assert time.thread_time() - start < 0.05
-
-
-def test_an_integer_too_long_for_python_is_skipped() -> None:
-    assert describe_result([10**5_000, "after", 7], size_bytes=9) == "list of 3, 9 bytes; 7; after"
