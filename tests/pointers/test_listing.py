@@ -29,23 +29,18 @@ asyncio.run(store.save(query_id="q", task_id=None, tool_name="other", args={}, r
 """
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FileContextPointerStore:
-    return FileContextPointerStore(tmp_path, durability="rename")
-
-
 async def save(
-    store: FileContextPointerStore, number: int = 0, result: object = "x"
+    files: FileContextPointerStore, number: int = 0, result: object = "x"
 ) -> ContextPointer:
-    return await store.save(
+    return await files.save(
         query_id="q", task_id=None, tool_name="tool", args={"n": number}, result=result
     )
 
 
-def warm(store: FileContextPointerStore) -> list[ContextPointer]:
+def warm(files: FileContextPointerStore) -> list[ContextPointer]:
     """List a query whose files have settled, so that the listing is cached."""
     time.sleep(SETTLED_S)
-    return store.list(query_id="q")
+    return files.list(query_id="q")
 
 
 def many(folder: Path, pointer: ContextPointer, count: int) -> None:
@@ -59,33 +54,33 @@ def many(folder: Path, pointer: ContextPointer, count: int) -> None:
 
 
 async def test_a_save_by_another_process_shows_in_a_warm_listing_s0_19(
-    store: FileContextPointerStore, tmp_path: Path
+    files: FileContextPointerStore, tmp_path: Path
 ) -> None:
-    many(tmp_path / "q", await save(store), 300)
-    assert len(warm(store)) == 301
+    many(tmp_path / "q", await save(files), 300)
+    assert len(warm(files)) == 301
     printed(SAVE, tmp_path)
-    assert "other" in {pointer.tool_name for pointer in store.list(query_id="q")}
+    assert "other" in {pointer.tool_name for pointer in files.list(query_id="q")}
 
 
 async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(
-    store: FileContextPointerStore,
+    files: FileContextPointerStore,
 ) -> None:
-    first = await save(store, result="old")
-    assert warm(store) == [first]
-    other = FileContextPointerStore(store.base_dir, durability="rename")
+    first = await save(files, result="old")
+    assert warm(files) == [first]
+    other = FileContextPointerStore(files.base_dir, durability="rename")
     second = await save(other, result="new")
-    assert store.list(query_id="q") == [second]
-    warm(store)
+    assert files.list(query_id="q") == [second]
+    warm(files)
     other.delete(query_id="q")
-    assert store.list(query_id="q") == []
+    assert files.list(query_id="q") == []
 
 
 async def test_an_edit_by_another_program_shows_within_a_second_f_055(
-    store: FileContextPointerStore,
+    files: FileContextPointerStore,
 ) -> None:
-    damaged, cut, edited = [await save(store, number, result="long enough") for number in range(3)]
-    assert warm(store) == warm(store) == [damaged, cut, edited]
-    folder = store.base_dir / "q"
+    damaged, cut, edited = [await save(files, number, result="long enough") for number in range(3)]
+    assert warm(files) == warm(files) == [damaged, cut, edited]
+    folder = files.base_dir / "q"
     (folder / f"{damaged.pointer_id}.meta.json").write_text("{")
     (folder / f"{cut.pointer_id}.result.json").write_text("{")
     meta = folder / f"{edited.pointer_id}.meta.json"
@@ -94,7 +89,7 @@ async def test_an_edit_by_another_program_shows_within_a_second_f_055(
     # a time that is set back hides no change
     os.utime(meta, ns=(before.st_atime_ns, before.st_mtime_ns))
     await asyncio.sleep(SEEN_WITHIN_S)
-    listing = store.list_detailed(query_id="q")
+    listing = files.list_detailed(query_id="q")
     assert ([listed.tool_name for listed in listing.pointers], listing.skipped) == (["fool"], 2)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import obstore.store
 import pytest
-from blockbuster import BlockBuster
 
 from llm_common.agents import (
     ContextPointer,
@@ -90,16 +89,6 @@ async def test_a_query_of_files_can_be_copied_into_a_bucket_s0_10_s0_12(tmp_path
     assert again.pointer_id in {pointer.pointer_id for pointer in kept}
     assert len(store.list(query_id="q")) == 4
     assert (await store.verify()).is_clean
-
-
-async def test_saving_never_blocks_the_event_loop_s0_20(blockbuster: BlockBuster) -> None:
-    store = ObjectContextPointerStore(obstore.store.MemoryStore())
-    saving, turns = asyncio.ensure_future(save(store, "x" * 500_000)), 0
-    while not saving.done():
-        await asyncio.sleep(0)
-        turns += 1
-    await saving
-    assert turns > 1
 
 
 def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from llm_common.redaction.redactor import Redactor
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 from tests.forking import held_by_a_thread, run_in_child
 from tests.loop_cpu import longest_tick_s
+from tests.pointers.conftest import Open
 from tests.pointers.names import meta_key, result_key
 
 
@@ -774,10 +775,10 @@ async def test_every_save_has_its_time_in_utc_and_microseconds_s0_05_s0_19(
 
 
 @pytest.mark.parametrize("size", [100, 400_000], ids=["small", "large"])
-async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: int) -> None:
+async def test_saving_never_blocks_the_event_loop_s0_20(open_store: Open, size: int) -> None:
     with blockbuster_ctx() as detector:
         assert isinstance(detector, BlockBuster)
-        store = FileContextPointerStore(tmp_path / "base")
+        store = open_store()
         pointer = await save(store, {"text": "x" * size})
         await save(store, {"text": "y" * size})
     assert store.load_result(pointer=pointer) == {"text": "y" * size}
