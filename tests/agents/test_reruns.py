@@ -104,20 +104,12 @@ async def test_an_output_in_one_block_of_text_is_found(talk: Conversation, shape
     assert (await talk.run(ROWS)).form == "identical"
 
 
-def edited_in_the_fence(text: str) -> str:
-    return text.replace("part 1 ", "part 2 ", 1)
-
-
-def edited_in_the_note(text: str) -> str:
-    return text.replace("You have not read the rest", "You have read the rest")
-
-
 @pytest.mark.parametrize("result", [ROWS, CHANGED], ids=["same", "changed"])
 @pytest.mark.parametrize(
     "edit",
     [
-        edited_in_the_fence,
-        edited_in_the_note,
+        lambda text: text.replace("part 1 ", "part 2 ", 1),
+        lambda text: text.replace("You have not read the rest", "You have read the rest"),
         lambda text: text[: len(text) // 2],
         lambda text: f"{text}\n(cut by the host)",
         lambda text: "[Old tool result cleared]",

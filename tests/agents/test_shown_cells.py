@@ -23,10 +23,6 @@ TEXTS = st.one_of(
 CELLS = st.one_of(st.none(), st.booleans(), st.integers(-99, 99), TEXTS)
 
 
-def cells_of(line: str) -> list[str]:
-    return _CELL.findall(line)
-
-
 def value_of(text: str, *, is_text: bool) -> Any:
     if text == "null" or text.startswith('"'):
         return json.loads(text)
@@ -43,7 +39,7 @@ def typed(rows: list[list[Any]]) -> list[list[tuple[type, Any]]]:
 def read_back(lines: list[str], are_texts: list[bool]) -> list[list[Any]]:
     rows = []
     for line in lines:
-        cells = zip(cells_of(line), are_texts, strict=True)
+        cells = zip(_CELL.findall(line), are_texts, strict=True)
         rows.append([value_of(cell, is_text=is_text) for cell, is_text in cells])
     return rows
 

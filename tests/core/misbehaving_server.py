@@ -176,10 +176,6 @@ def long_head(status: int) -> bytes:
     return b"HTTP/1.1 %d X\r\nX: %s\r\n\r\n" % (status, b"a" * 1_000_000)
 
 
-def _sse(sound: bytes) -> bytes:
-    return b"data: " + sound + b"\n\ndata: [DONE]\n\n"
-
-
 def _failing(
     status: int, error: type[LLMError], *, requests: int = 1, body: bytes = b"{}", **headers: str
 ) -> Fault:
@@ -292,7 +288,13 @@ FAULTS: dict[str, Fault] = {
     "F-129-headers": Fault(broken(lambda _: long_head(200)), LLMConnectionError, 2),
     "F-129-1xx": Fault(broken(lambda _: long_head(100)), LLMConnectionError, 2),
     "F-129-endless": Fault(hint_for_ever, LLMTimeoutError),
-    "F-130-sse": _malformed(altered(_sse, {"Content-Type": "text/event-stream"}), "content_type"),
+    "F-130-sse": _malformed(
+        altered(
+            lambda sound: b"data: " + sound + b"\n\ndata: [DONE]\n\n",
+            {"Content-Type": "text/event-stream"},
+        ),
+        "content_type",
+    ),
     "F-130-twice": _malformed(altered(lambda sound: sound + b"\n" + sound), "bad_json"),
 }
 

@@ -11,8 +11,6 @@ import pytest
 from llm_common.core import LLMConfig
 from tests.core.loopback import answer, loopback, ok, self_signed
 
-__all__ = ["UNREACHABLE", "Place"]
-
 Place = Callable[[Path, pytest.MonkeyPatch], AbstractAsyncContextManager[LLMConfig]]
 
 

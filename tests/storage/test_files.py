@@ -103,20 +103,8 @@ def test_a_linked_folder_is_refused_and_its_target_untouched_f_016(
     assert (names(outside), (outside / "a").read_bytes()) == (["a"], SECRET)
 
 
-def plant_link(path: Path, outside: Path) -> None:
-    path.symlink_to(outside / "a")
-
-
 def plant_hard_link(path: Path, outside: Path) -> None:
     os.link(outside / "a", path)
-
-
-def plant_fifo(path: Path, _: Path) -> None:
-    os.mkfifo(path)
-
-
-def plant_directory(path: Path, _: Path) -> None:
-    path.mkdir()
 
 
 def plant_socket(path: Path, _: Path) -> None:
@@ -126,7 +114,13 @@ def plant_socket(path: Path, _: Path) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [plant_link, plant_hard_link, plant_fifo, plant_directory, plant_socket],
+    [
+        lambda path, outside: path.symlink_to(outside / "a"),
+        plant_hard_link,
+        lambda path, _: os.mkfifo(path),
+        lambda path, _: path.mkdir(),
+        plant_socket,
+    ],
     ids=["F-017-link", "F-019-hard-link", "F-020-fifo", "F-021-directory", "F-020-socket"],
 )
 def test_only_plain_files_are_read_and_listed(
