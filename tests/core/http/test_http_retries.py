@@ -113,10 +113,8 @@ def formats(server: Loopback) -> list[str]:
     ]
 
 
-async def dropped(
-    client: OpenAICompatibleClient, requested: dict[str, Any], **options: Any
-) -> list[str]:
-    reply = await client.chat_completion(messages=MESSAGES, response_format=requested, **options)
+async def dropped(client: OpenAICompatibleClient, **options: Any) -> list[str]:
+    reply = await client.chat_completion(messages=MESSAGES, **options)
     names: list[str] = reply.metadata.get("dropped_options", [])
     return names
 
@@ -136,92 +134,98 @@ async def test_a_lasting_refusal_is_an_error_after_one_retry_f_117() -> None:
     assert formats(server) == ["json_object", "none"]
 
 
-@pytest.mark.parametrize(
-    ("status", "says"), SCHEMA_REFUSALS, ids=[f"F-117-{n}" for n in range(len(SCHEMA_REFUSALS))]
-)
-async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two(
-    status: int, says: str
-) -> None:
-    """Check that the last request of a call is one that any endpoint accepts."""
-    script = picky("json_object", "none", says=says, status=status)
-    async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
-        dropped_options = [await dropped(client, SCHEMA_MODE) for _ in range(3)]
-        assert formats(server) == ["json_schema", "none", "json_object", "json_object"]
-    assert dropped_options == [["response_format"], ["json_schema"], ["json_schema"]]
+async def no_thinking(wire: Wire) -> None:
+    """Refuse `thinking` alone."""
+    while (request := await wire.request()) is not None:
+        refused = "thinking" in request.body
+        await wire.send(
+            response(400, b"unknown field: thinking") if refused else response(200, ok())
+        )
+
+
+OTHER_TYPE = "'response_format.type' must be another one"
+SCHEMA: dict[str, Any] = {"response_format": SCHEMA_MODE}
+JSON: dict[str, Any] = {"response_format": JSON_MODE}
 
 
 @pytest.mark.parametrize(
-    ("accepted", "max_attempts", "requested", "sent", "left_out"),
+    ("script", "max_attempts", "requested", "sent", "left_out"),
     [
+        *(
+            pytest.param(
+                picky("json_object", "none", says=says, status=status),
+                2,
+                [SCHEMA] * 3,
+                ["json_schema", "none", "json_object", "json_object"],
+                [["response_format"], ["json_schema"], ["json_schema"]],
+                id=f"F-117-{number} a refused schema costs one request once",
+            )
+            for number, (status, says) in enumerate(SCHEMA_REFUSALS)
+        ),
         pytest.param(
-            ["none"],
+            picky("none", says=OTHER_TYPE),
             2,
-            [SCHEMA_MODE] * 4,
+            [SCHEMA] * 4,
             ["json_schema", "none", "json_object", "none", "none", "none"],
             [["response_format"]] * 4,
             id="F-117 every refused format is learned call by call",
         ),
         pytest.param(
-            ["json_object"],
+            picky("json_object", says=OTHER_TYPE),
             3,
-            [SCHEMA_MODE] * 2,
+            [SCHEMA] * 2,
             ["json_schema", "json_object", "json_object"],
             [["json_schema"]] * 2,
             id="F-117 with more attempts the next format is tried directly",
         ),
         pytest.param(
-            ["none"],
+            picky("none", says=OTHER_TYPE),
             3,
-            [SCHEMA_MODE] * 2,
+            [SCHEMA] * 2,
             ["json_schema", "json_object", "none", "none"],
             [["response_format"]] * 2,
             id="F-117 with more attempts every format is tried directly",
         ),
         pytest.param(
-            ["json_schema", "none"],
+            picky("json_schema", "none", says=OTHER_TYPE),
             2,
-            [JSON_MODE, JSON_MODE, SCHEMA_MODE],
+            [JSON, JSON, SCHEMA],
             ["json_object", "none", "none", "json_schema"],
             [["response_format"], ["response_format"], []],
             id="F-117 an endpoint accepts only schemas",
         ),
+        pytest.param(
+            picky("none"),
+            2,
+            [JSON | {"model": model} for model in ("first", "first", "second")],
+            ["json_object", "none", "none", "json_object", "none"],
+            [["response_format"]] * 3,
+            id="F-117 a refusal counts only for its model",
+        ),
+        pytest.param(
+            no_thinking,
+            2,
+            [JSON | {"model": "glm-4.5-air"}] * 2,
+            ["json_object", "none", "json_object"],
+            [["response_format", "thinking"], ["thinking"]],
+            id="F-117 one refused option does not remove the others",
+        ),
     ],
 )
-async def test_a_client_learns_which_formats_its_endpoint_refuses(
-    accepted: list[str],
+async def test_a_client_learns_what_its_endpoint_refuses_f_117(
+    script: Script,
     max_attempts: int,
     requested: list[dict[str, Any]],
     sent: list[str],
     left_out: list[list[str]],
 ) -> None:
-    says = "'response_format.type' must be another one"
+    """Check that the last request of a call is one that any endpoint accepts."""
     async with (
-        loopback(picky(*accepted, says=says)) as server,
+        loopback(script) as server,
         OpenAICompatibleClient(server.config(max_attempts=max_attempts)) as client,
     ):
-        assert [await dropped(client, mode) for mode in requested] == left_out
+        assert [await dropped(client, **options) for options in requested] == left_out
         assert formats(server) == sent
-
-
-async def test_one_refused_option_does_not_remove_the_others_f_117() -> None:
-    async def no_thinking(wire: Wire) -> None:
-        while (request := await wire.request()) is not None:
-            refused = "thinking" in request.body
-            await wire.send(
-                response(400, b"unknown field: thinking") if refused else response(200, ok())
-            )
-
-    async with loopback(no_thinking) as server, OpenAICompatibleClient(server.config()) as client:
-        dropped_options = [await dropped(client, JSON_MODE, model="glm-4.5-air") for _ in range(2)]
-        assert formats(server) == ["json_object", "none", "json_object"]
-    assert dropped_options == [["response_format", "thinking"], ["thinking"]]
-
-
-async def test_a_refusal_counts_only_for_its_model_f_117() -> None:
-    async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
-        for model in ("first", "first", "second"):
-            await dropped(client, JSON_MODE, model=model)
-        assert formats(server) == ["json_object", "none", "none", "json_object", "none"]
 
 
 async def test_an_error_that_only_quotes_the_call_is_not_remembered_f_117() -> None:
@@ -231,8 +235,8 @@ async def test_an_error_that_only_quotes_the_call_is_not_remembered_f_117() -> N
         OpenAICompatibleClient(server.config()) as client,
     ):
         with pytest.raises(LLMStatusError):
-            await dropped(client, JSON_MODE)
-        assert await dropped(client, JSON_MODE) == []
+            await dropped(client, **JSON)
+        assert await dropped(client, **JSON) == []
         assert formats(server) == ["json_object", "none", "json_object"]
 
 
