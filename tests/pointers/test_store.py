@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -550,14 +550,20 @@ async def test_a_save_of_the_wrong_kind_says_what_to_pass_f_159(
     assert not store.base_dir.exists()
 
 
-def test_an_id_instead_of_a_pointer_is_named(store: FileContextPointerStore) -> None:
-    for use in (lambda: store.load_result(pointer="0" * 12), lambda: store.pin("0" * 12)):  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="must be a ContextPointer, got str"):
-            use()
-    with pytest.raises(TypeError, match="Pass \\[pointer_id\\]"):
-        store.delete(query_id="q", pointer_ids="0" * 12)
-    with pytest.raises(TypeError, match="got int"):
-        store.load_payload(5, query_id="q")  # type: ignore[arg-type]
+WRONG_POINTERS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda store: store.load_result(pointer="0" * 12), "must be a ContextPointer, got str"),
+    (lambda store: store.pin("0" * 12), "must be a ContextPointer, got str"),
+    (lambda store: store.delete(query_id="q", pointer_ids="0" * 12), "Pass \\[pointer_id\\]"),
+    (lambda store: store.load_payload(5, query_id="q"), "got int"),
+]
+
+
+@pytest.mark.parametrize(("use", "text"), WRONG_POINTERS, ids=["load", "pin", "delete", "payload"])
+def test_an_id_instead_of_a_pointer_is_named(
+    store: FileContextPointerStore, use: Callable[[Any], object], text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        use(store)
 
 
 @pytest.mark.parametrize("leaf", ["leaf", ["1" * 30, 2**70], {"password": "hunter2hunter2"}])
