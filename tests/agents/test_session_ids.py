@@ -17,6 +17,7 @@ from llm_common.agents import (
     ToolRegistry,
 )
 from llm_common.errors import InvalidIdError, PointerNotFoundError
+from tests.agents.test_busy_runs import REFUSED_IDS
 
 QUESTION = "list the orders"
 RUN = ToolContextManager.hash_query(QUESTION)
@@ -53,13 +54,30 @@ WAYS: dict[str, Callable[[Path, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
+REFUSED = [
+    *(pytest.param(run_id, "query id of a run", id=name) for name, run_id in IDS.items()),
+    *((refused_id, None) for refused_id in REFUSED_IDS),
+]
+
+
+@pytest.mark.parametrize(("refused_id", "why"), REFUSED)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_the_id_of_a_run_is_no_session_id_f_216(
-    tmp_path: Path, way: Callable[[Path, str], object], run_id: str
+def test_the_id_of_a_run_or_of_no_query_is_no_session_id_s0_11_f_216(
+    tmp_path: Path, way: Callable[[Path, Any], object], refused_id: Any, why: str | None
 ) -> None:
-    with pytest.raises(InvalidIdError, match="query id of a run"):
-        way(tmp_path, run_id)
+    with pytest.raises(InvalidIdError, match=why):
+        way(tmp_path, refused_id)
+
+
+@pytest.mark.parametrize("session_id", [None, "ann"])
+@pytest.mark.parametrize("refused_id", REFUSED_IDS)
+async def test_a_manager_saves_under_no_id_that_its_store_refuses_s0_11(
+    tmp_path: Path, refused_id: Any, session_id: str | None
+) -> None:
+    with pytest.raises(InvalidIdError):
+        await ToolContextManager(tmp_path, session_id=session_id).save_context(
+            "pay", {}, "paid", None, refused_id
+        )
 
 
 @pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
