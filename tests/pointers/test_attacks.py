@@ -1,7 +1,6 @@
 """Hostile ids and folders: nothing outside the store's own folder is touched."""
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -16,6 +15,7 @@ import pytest
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, UnsafePathError
+from tests.pointers.campaigns.naive_store import NaiveStore
 
 SECRET = "outside-9f3a7c51"
 POINTER_ID = "0123456789ab"
@@ -168,43 +168,31 @@ POINTER_IDS: tuple[Any, ...] = (
 )
 
 
-class NaiveStore:
+class TrustingStore(NaiveStore):
     """A store that trusts its ids and its folder. Every check here must fail it.
 
     It can reach only the test's own folder. Paths that lead out of that are refused.
     """
 
     def __init__(self, base: Path, jail: Path) -> None:
-        self.base = base
+        super().__init__(base)
         self.jail = jail
 
     def folder(self, query_id: Any) -> Path:
-        path = self.base / str(query_id)
+        path = self.base_dir / str(query_id)
         if self.jail not in Path(os.path.normpath(path)).parents:
             raise PermissionError("outside of the test")
         return path
 
-    async def save(self, *, query_id: Any, result: object, **call: object) -> ContextPointer:
-        folder = self.folder(query_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{POINTER_ID}.result.json"
-        path.write_text(json.dumps(result), encoding="utf-8")
-        return pointer_of(query_id, POINTER_ID)
-
-    def list(self, *, query_id: Any) -> list[str]:
+    def list(self, *, query_id: Any) -> Any:
         return [path.read_text() for path in self.folder(query_id).glob("*.json")]
-
-    def load_result(self, *, pointer: ContextPointer) -> object:
-        path = self.folder(pointer.query_id) / f"{pointer.pointer_id}.result.json"
-        return json.loads(path.read_text())
 
     def load_payload(self, pointer_id: Any, *, query_id: Any) -> object:
         return self.load_result(pointer=pointer_of(query_id, pointer_id))
 
-    def delete(self, *, query_id: Any, pointer_ids: Any = None) -> int:
+    def delete(self, *, query_id: Any, pointer_ids: Any = None) -> None:
         name = f"{POINTER_ID if pointer_ids is None else pointer_ids[0]}.result.json"
         self.folder(f"{query_id}/{name}").unlink()
-        return 1
 
     def pin(self, pointer: ContextPointer) -> None:
         self.load_result(pointer=pointer)
@@ -212,11 +200,11 @@ class NaiveStore:
     unpin = pin
 
     async def gc(self) -> None:
-        for path in self.base.rglob("*.tmp"):
+        for path in self.base_dir.rglob("*.tmp"):
             path.unlink()
 
     async def verify(self, *, repair: bool = False) -> None:
-        for path in self.base.rglob("*.json"):
+        for path in self.base_dir.rglob("*.json"):
             path.read_text()
 
 
@@ -327,7 +315,7 @@ def naive_outcomes(root: Path) -> list[bool]:
     ):
         world = root / str(number) / "a" / "b" / "c"
         world.mkdir(parents=True)
-        store = NaiveStore(make_world(world)[0].base_dir, root / str(number))
+        store = TrustingStore(make_world(world)[0].base_dir, root / str(number))
         for name, use in entries(store, query_id, pointer_id).items():
             if query_id != "q" or name not in ("save", "list", "delete"):
                 before = snapshot(root / str(number))
@@ -460,7 +448,7 @@ def planted_outcome(root: Path, plant: Callable[[Path, Path, str], object], *, n
     """Return whether every entry point was safe with something planted in the folder."""
     made, pointer = make_world(root)
     plant(root / "base" / "q", root / "outside", pointer.pointer_id)
-    store: Any = NaiveStore(made.base_dir, root) if naive else made
+    store: Any = TrustingStore(made.base_dir, root) if naive else made
     before = {name: (mode, held) for name, (mode, _, held) in snapshot(root / "outside").items()}
     uses = entries(store, "q", pointer.pointer_id)
     order = ("list", "load", "read", "pin", "unpin", "save", "delete one", "delete")
@@ -564,7 +552,7 @@ def test_the_harness_fails_a_store_that_joins_ids_to_paths_l17(tmp_path: Path) -
     root = tmp_path / "a" / "b"
     root.mkdir(parents=True)
     store, _ = make_world(root)
-    assert not reaches_nothing(NaiveStore(store.base_dir, tmp_path), root, 2_000)
+    assert not reaches_nothing(TrustingStore(store.base_dir, tmp_path), root, 2_000)
 
 
 MIN_CALLS = 20
@@ -600,7 +588,7 @@ def flip_while(paths: tuple[Path, Path], flips: int, use: Callable[[], object]) 
 def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bool:
     """Check that nothing outside is read or written while a link to it is swapped in."""
     made, pointer = make_world(root)
-    store: Any = NaiveStore(made.base_dir, root) if naive else made
+    store: Any = TrustingStore(made.base_dir, root) if naive else made
     query = root / "base" / "q"
     swapped = query if what == "folder" else query / f"{pointer.pointer_id}.{what}"
     target = (

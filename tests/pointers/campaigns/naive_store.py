@@ -42,6 +42,9 @@ class NaiveStore:
         self.base_dir = base_dir
         self._listed: dict[str, list[ContextPointer]] = {}
 
+    def folder(self, query_id: str) -> Path:
+        return self.base_dir / query_id
+
     async def save(
         self,
         *,
@@ -54,7 +57,7 @@ class NaiveStore:
         pointer_id = compute_pointer_id(
             tool_name=tool_name, args=args, query_id=query_id, task_id=task_id
         )
-        folder = self.base_dir / query_id
+        folder = self.folder(query_id)
         folder.mkdir(parents=True, exist_ok=True)
         pointer = ContextPointer(
             pointer_id=pointer_id,
@@ -80,7 +83,7 @@ class NaiveStore:
         return self._listed[query_id]
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        path = self.base_dir / pointer.query_id / f"{pointer.pointer_id}.result.json"
+        path = self.folder(pointer.query_id) / f"{pointer.pointer_id}.result.json"
         return json.loads(path.read_text(encoding="utf-8", errors="replace"))
 
     def delete(self, *, query_id: str) -> None:
