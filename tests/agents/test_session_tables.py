@@ -34,9 +34,9 @@ def session(tmp_path: Path) -> Session:
 
 
 async def offloaded(session: Session, result: Any, tool: str, **args: Any) -> str:
-    """Return the name of the result's table, as its preview has it."""
+    """Return the name of the result's lines or of its only table, as its preview has it."""
     shown = await session.offload(result, tool=tool, args=args)
-    found = re.search(r"^Table (\w+)[,:]", str(shown), re.MULTILINE)
+    found = re.search(r"(?:lines, t|^T)able (\w+)", str(shown), re.MULTILINE)
     assert found is not None
     return found[1]
 
@@ -325,29 +325,21 @@ async def test_wide_answers_and_refusals_stay_within_the_limit_t_04(
     assert DefaultCounter().count(caught.value.message) <= max_tokens
 
 
-async def lines_name(session: Session, result: Any) -> str:
-    """Return the name that the preview of a text has for its lines, or its only table."""
-    shown = await session.offload(result, tool="run", args={"size": len(str(result))})
-    found = re.search(r"(?:lines, t|^T)able (\w+)", str(shown), re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
 async def test_each_text_is_a_table_of_its_lines_t_16(session: Session) -> None:
     text = "".join(
         f"step {number} {'failed' if number % 9 == 0 else 'done'}\n" for number in range(90)
     )
-    name = await lines_name(session, text)
+    name = await offloaded(session, text, "run", form="log")
     query = "SELECT count(*), max(line) FROM {} WHERE text LIKE '%failed%'"
     assert (await session.query_rows(query.format(name))).rows == ((10, 82),)
-    name = await lines_name(session, {"stdout": text, "exit_code": 1})
+    name = await offloaded(session, {"stdout": text, "exit_code": 1}, "run", form="json")
     assert (await session.query_rows(query.format(name))).rows == ((10, 82),)
     page = f"{text}\n| town | people |\n|---|---|\n| Bern | 140 |\n\n{text}"
-    name = await lines_name(session, page)
+    name = await offloaded(session, page, "run", form="page")
     assert (await session.query_rows(query.format(name))).rows == ((20, 177),)
     table = name.removesuffix("_lines")
     assert (await session.query_rows(f"SELECT * FROM {table}")).rows == (("Bern", 140),)
-    name = await lines_name(session, "id,state\n" + "1,open\n" * 90)
+    name = await offloaded(session, "id,state\n" + "1,open\n" * 90, "run", form="csv")
     assert [table.name for table in await session.tables()].count(f"{name}_lines") == 0
 
 
