@@ -39,6 +39,7 @@ from llm_common.storage.object_store import (
     ObjectBlobStore,
     ObjectLease,
     _request,
+    _update,
     open_object_store,
 )
 from tests.contracts.blob_contract import BlobStoreContract
@@ -406,6 +407,20 @@ def test_no_error_of_obstore_is_left_untranslated() -> None:
 def test_importing_the_agents_does_not_import_obstore() -> None:
     program = "import sys, llm_common.agents, llm_common.storage; print('obstore' in sys.modules)"
     assert printed(program) == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "condition"),
+    [
+        (BlobVersion("e", None), {"e_tag": "e"}),
+        (BlobVersion(None, "v"), {"version": "v"}),
+        (BlobVersion("e", "v"), {"e_tag": "e", "version": "v"}),
+    ],
+)
+def test_a_condition_names_what_the_store_reported(
+    version: BlobVersion, condition: dict[str, str]
+) -> None:
+    assert _update(version) == condition
 
 
 def test_conditions_are_probed_once() -> None:
