@@ -277,8 +277,9 @@ async def test_a_stored_result_is_compared_only_within_a_prompt(talk: Conversati
     assert (await talk.run(CHANGED, pointer=pointer)).form == "changed"
 
 
-async def test_conversations_that_share_an_id_are_not_compared_t_05() -> None:
-    store = InMemoryContextPointerStore()
+async def test_conversations_that_share_an_id_are_not_compared_t_05(
+    store: InMemoryContextPointerStore,
+) -> None:
     for result in (ROWS, CHANGED):
         session = Session.over(SavedResults(store, "shared", lists_own=True))
         shown = await session.offload(result, tool="list_parts", args={})

@@ -126,8 +126,9 @@ async def test_a_session_sees_the_queries_of_a_manager_with_its_id_t_01(
     assert ToolContextManager(tmp_path, session_id="user:42").size == 0
 
 
-async def test_a_session_cannot_read_or_find_what_another_stored_t_01() -> None:
-    store = InMemoryContextPointerStore()
+async def test_a_session_cannot_read_or_find_what_another_stored_t_01(
+    store: InMemoryContextPointerStore,
+) -> None:
     pointer_id = await offload_rows(Session(store, session_id="user:42"))
     for other in (Session(store, session_id="user:43"), Session(store)):
         with pytest.raises(PointerNotFoundError):

@@ -255,8 +255,9 @@ async def test_a_name_that_is_no_id_never_reaches_the_store(name: str) -> None:
     assert caught.value.reason == "unknown"
 
 
-async def test_a_result_of_the_same_users_other_session_is_elsewhere() -> None:
-    store = InMemoryContextPointerStore()
+async def test_a_result_of_the_same_users_other_session_is_elsewhere(
+    store: InMemoryContextPointerStore,
+) -> None:
     mine, theirs = SavedResults(store, "ann:2"), SavedResults(store, "bob:1")
     asked = SavedResults(store, "ann:1", siblings="ann:")
     alone = SavedResults(store, "ann:1")
@@ -271,8 +272,9 @@ async def test_a_result_of_the_same_users_other_session_is_elsewhere() -> None:
             assert caught.value.reason == reason
 
 
-async def test_a_conversation_of_a_shared_id_lists_what_it_saved_or_read() -> None:
-    store = InMemoryContextPointerStore()
+async def test_a_conversation_of_a_shared_id_lists_what_it_saved_or_read(
+    store: InMemoryContextPointerStore,
+) -> None:
     first, second = (SavedResults(store, "scope", lists_own=True) for _ in range(2))
     mine = await first.save("mine", tool="search", args={"n": 1})
     theirs = await second.save("theirs", tool="search", args={"n": 2})
@@ -303,8 +305,9 @@ async def test_clearing_a_shared_id_leaves_what_another_conversation_saved_too(
         assert store.list(query_id="scope") == []
 
 
-async def test_clearing_a_shared_id_leaves_what_the_application_saved_too() -> None:
-    store = InMemoryContextPointerStore()
+async def test_clearing_a_shared_id_leaves_what_the_application_saved_too(
+    store: InMemoryContextPointerStore,
+) -> None:
     call: dict[str, Any] = {"tool_name": "search", "args": {}, "result": "both"}
     first = SavedResults(store, "scope", lists_own=True)
     await store.save(query_id="scope", **call)

@@ -44,6 +44,7 @@ from llm_common.pointers.records import Transaction
 from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
+from tests.pointers.campaigns.failpoints import open_descriptors
 from tests.pointers.conftest import HOMES, Open, opener
 from tests.pointers.names import next_key, reason
 
@@ -810,10 +811,6 @@ async def test_collecting_during_saves_loses_nothing_s0_21(
     assert [len(list((tmp_path / f"q{number}").iterdir())) for number in range(3)] == [3] * 3
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - as the system tells it
-
-
 @pytest.mark.skipif(
     not Path("/proc/self/fd").exists(), reason="counts descriptors as Linux shows them"
 )
@@ -829,7 +826,7 @@ async def test_saves_with_collections_leave_nothing_behind_s0_21(
 ) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename", max_bytes_per_query=20_000)
     await save(store, "first")
-    before = descriptors()
+    before = open_descriptors()
     every = max(saves // 20, 100)
     for number in range(saves):
         await save(
@@ -842,9 +839,9 @@ async def test_saves_with_collections_leave_nothing_behind_s0_21(
         if number % every == 0:
             report = await store.gc()
             assert report.passed_over == 0
-            assert descriptors() == before
+            assert open_descriptors() == before
     await store.gc()
-    assert descriptors() == before
+    assert open_descriptors() == before
     names = [name for folder in names_in(tmp_path) for name in names_in(tmp_path / folder)]
     assert len(names) < 7 * 2 * 50 + 300
     assert (await store.verify()).is_clean

@@ -66,13 +66,6 @@ def each_copy(
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def each_time(
-    base: Path, change: Change, *, start: int = 0, step: int = 1
-) -> Iterator[tuple[int, Path]]:
-    """Yield as `each_copy`, with a store from before the change."""
-    return each_copy(base, change.prepare, start=start, step=step)
-
-
 def check(change: Change, base: Path) -> None:
     """Check that the store holds the values before or after the change.
 

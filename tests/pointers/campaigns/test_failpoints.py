@@ -24,7 +24,7 @@ from tests.pointers.campaigns.changes import (
     stored_values,
 )
 from tests.pointers.campaigns.children import child, heard_until_the_end
-from tests.pointers.campaigns.failpoints import Failpoint, check, each_time, open_descriptors
+from tests.pointers.campaigns.failpoints import Failpoint, check, each_copy, open_descriptors
 from tests.pointers.campaigns.file_operations import Operation, intercepted_operations
 from tests.pointers.campaigns.naive_store import NaiveStore
 
@@ -114,7 +114,7 @@ def die_everywhere(
 ) -> Counter[str]:
     """Kill at each operation, and return the number of kills and the problems."""
     wrong = Counter[str]()
-    for number, copy in each_time(base, CHANGES[name], start=len(name) % step, step=step):
+    for number, copy in each_copy(base, CHANGES[name].prepare, start=len(name) % step, step=step):
         if survives(copy, name, number, make):
             break
         wrong["deaths"] += 1
@@ -150,7 +150,7 @@ def test_a_second_kill_during_recovery_is_survived_l3_s0_18_f_054_f_066(
     tmp_path: Path, name: str
 ) -> None:
     deaths = 0
-    for number, copy in each_time(tmp_path / "once", CHANGES[name]):
+    for number, copy in each_copy(tmp_path / "once", CHANGES[name].prepare):
         if survives_death(copy, name, number):
             break
         before = stored_values(open_store(copy))
@@ -195,7 +195,7 @@ def test_an_error_at_any_operation_is_typed_f_058_f_059_f_060_f_061_f_063_f_064_
     tmp_path: Path, name: str, refused: str, code: int
 ) -> None:
     change = CHANGES[name]
-    for number, copy in each_time(tmp_path, change):
+    for number, copy in each_copy(tmp_path, change.prepare):
         failpoint = Failpoint(
             number, failing_with(code), counts=lambda operation: operation.name == refused
         )

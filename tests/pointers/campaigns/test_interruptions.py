@@ -30,7 +30,6 @@ from tests.pointers.campaigns.failpoints import (
     Failpoint,
     check,
     each_copy,
-    each_time,
     open_descriptors,
     wait_until_quiet,
 )
@@ -56,7 +55,7 @@ def test_control_c_at_any_operation_leaves_before_or_after_f_067(
     tmp_path: Path, name: str, step: int
 ) -> None:
     change = CHANGES[name]
-    for number, copy in each_time(tmp_path, change, step=step):
+    for number, copy in each_copy(tmp_path, change.prepare, step=step):
         failpoint = Failpoint(number, interrupt)
         descriptors = open_descriptors()
         with intercepted_operations(copy, failpoint), suppress(KeyboardInterrupt):
@@ -117,7 +116,7 @@ def test_a_save_cancelled_at_any_await_leaves_before_or_after_f_068(
     tmp_path: Path, name: str
 ) -> None:
     change = CHANGES[name]
-    for number, copy in each_time(tmp_path, change):
+    for number, copy in each_copy(tmp_path, change.prepare):
         store = open_store(copy)
         if not asyncio.run(cancelled_at_wait(change.make(store), store, number)):
             assert number > 0
