@@ -6,6 +6,8 @@
 Every connection runs the next script, and the last script repeats. A script is an async function of
 a `Wire` that can read the request, send any bytes, wait, close or reset. Connections that are still
 open at the end of the block are closed.
+
+`ask_once` and `failure_at` make single calls of it.
 """
 
 import asyncio
@@ -16,12 +18,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from pydantic import SecretStr
 
-from llm_common.core import LLMConfig
+from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
+from llm_common.errors import LLMError
 
 KEY = "sk-canary-0123456789"
 
@@ -232,3 +235,32 @@ def dripping(*, pause_s: float, ended: asyncio.Event | None = None) -> Script:
                 ended.set()
 
     return script
+
+
+MESSAGES = [LLMMessage(role=MessageRole.USER, content="which of these?")]
+JSON_MODE = {"type": "json_object"}
+Error = TypeVar("Error", bound=LLMError)
+
+
+async def ask_once(config: LLMConfig, **options: Any) -> LLMResponse:
+    async with OpenAICompatibleClient(config) as client:
+        return await client.chat_completion(messages=MESSAGES, **options)
+
+
+async def failure(config: LLMConfig, **options: Any) -> LLMError:
+    """Return the error of a call, after a check that its text contains no key."""
+    with pytest.raises(LLMError) as caught:
+        await ask_once(config, **options)
+    error = caught.value
+    assert KEY not in f"{error}{error!r}{vars(error)}"
+    return error
+
+
+async def failure_at(
+    kind: type[Error], *scripts: Script, options: Mapping[str, Any] | None = None, **config: Any
+) -> tuple[Error, Loopback]:
+    """Return the error of one call of an endpoint with these scripts, and the endpoint."""
+    async with loopback(*scripts) as server:
+        error = await failure(server.config(**config), **(options or {}))
+    assert isinstance(error, kind)
+    return error, server

@@ -17,8 +17,7 @@ from llm_common.core import (
 )
 from llm_common.core.models import as_messages
 from llm_common.testing import ScriptedClient
-from tests.core.calling import ask_once
-from tests.core.loopback import answer, loopback, ok
+from tests.core.loopback import answer, ask_once, loopback, ok
 
 SECRET = "my-diagnosis-3f9a"
 USER = LLMMessage(role=MessageRole.USER, content="hi")

@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 from llm_common.agents import FileContextPointerStore, Redactor, Tool
 from llm_common.errors import LLMStatusError, ToolError, ToolFailedError
 from llm_common.redaction.patterns import REDACTED
-from tests.core.calling import failure
-from tests.core.loopback import answer, loopback
+from tests.core.loopback import answer, failure, loopback
 
 TOKEN = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 PASSWORD = "hunter2-CANARY-9f3a"

@@ -14,8 +14,17 @@ from llm_common.errors import (
     CostLimitError,
     LLMTimeoutError,
 )
-from tests.core.calling import MESSAGES, failure_at
-from tests.core.loopback import Script, Wire, answer, loopback, ok, raw, response
+from tests.core.loopback import (
+    MESSAGES,
+    Script,
+    Wire,
+    answer,
+    failure_at,
+    loopback,
+    ok,
+    raw,
+    response,
+)
 from tests.selection.choosers import CHOOSERS
 from tests.selection.odd_replies import SOUND
 

@@ -19,8 +19,17 @@ import pytest
 from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.core.http.endpoint import has_stray_bytes
 from llm_common.errors import LLMConnectionError
-from tests.core.calling import MESSAGES
-from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, response, self_signed
+from tests.core.loopback import (
+    MESSAGES,
+    Loopback,
+    Script,
+    Wire,
+    answer,
+    loopback,
+    ok,
+    response,
+    self_signed,
+)
 from tests.forking import run_in_child
 
 Ask = Callable[[OpenAICompatibleClient, str], Coroutine[None, None, str]]

@@ -18,8 +18,17 @@ from llm_common.clients import LiteLLMClient
 from llm_common.core import OpenAICompatibleClient, ask
 from llm_common.errors import LLMError, LLMStatusError, LLMTimeoutError, ModelNotFoundError
 from llm_common.testing import ScriptedClient
-from tests.core.calling import MESSAGES, failure, failure_at
-from tests.core.loopback import KEY, Script, answer, loopback, ok, raw
+from tests.core.loopback import (
+    KEY,
+    MESSAGES,
+    Script,
+    answer,
+    failure,
+    failure_at,
+    loopback,
+    ok,
+    raw,
+)
 from tests.core.misbehaving_server import misbehaving, stay_silent
 from tests.test_errors import says_what_to_do
 

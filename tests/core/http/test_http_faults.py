@@ -16,8 +16,7 @@ from llm_common.errors import (
     MalformedReplyError,
     ModelNotFoundError,
 )
-from tests.core.calling import ask_once, failure_at
-from tests.core.loopback import answer, loopback, ok, raw, response
+from tests.core.loopback import answer, ask_once, failure_at, loopback, ok, raw, response
 from tests.core.misbehaving_server import bomb
 
 

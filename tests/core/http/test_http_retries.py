@@ -10,8 +10,20 @@ import pytest
 
 from llm_common.core import OpenAICompatibleClient
 from llm_common.errors import ContextTooLongError, LLMRateLimitError, LLMStatusError
-from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure_at
-from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, raw, response
+from tests.core.loopback import (
+    JSON_MODE,
+    MESSAGES,
+    Loopback,
+    Script,
+    Wire,
+    answer,
+    ask_once,
+    failure_at,
+    loopback,
+    ok,
+    raw,
+    response,
+)
 
 SCHEMA_MODE = {
     "type": "json_schema",

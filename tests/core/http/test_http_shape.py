@@ -12,7 +12,7 @@ from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, Ope
 from llm_common.core.http.endpoint import open_connections
 from llm_common.core.http.wire import read_response
 from llm_common.errors import ConfigError
-from tests.core.calling import JSON_MODE
+from tests.core.loopback import JSON_MODE
 
 URL = "https://api.example.test/v1/chat/completions"
 MESSAGES = [LLMMessage(role=MessageRole.USER, content="hello")]

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from llm_common.core import LLMConfig, LLMResponse, OpenAICompatibleClient
-from tests.core.calling import MESSAGES
-from tests.core.loopback import ok
+from tests.core.loopback import MESSAGES, ok
 
 CONFIG = LLMConfig(base_url="https://api.example.test/v1", default_model="m", max_attempts=1)
 JSON = {"content-type": "application/json"}

@@ -8,8 +8,18 @@ from pydantic import ValidationError
 
 from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.errors import ConfigError, LLMConnectionError, LLMStatusError, LLMTimeoutError
-from tests.core.calling import MESSAGES, ask_once, failure_at
-from tests.core.loopback import KEY, Wire, answer, loopback, ok, raw, response
+from tests.core.loopback import (
+    KEY,
+    MESSAGES,
+    Wire,
+    answer,
+    ask_once,
+    failure_at,
+    loopback,
+    ok,
+    raw,
+    response,
+)
 from tests.core.misbehaving_server import FAULTS, misbehaving
 
 

@@ -20,11 +20,11 @@ from llm_common.errors import (
     LLMTimeoutError,
     MalformedReplyError,
 )
-from tests.core.calling import MESSAGES
 from tests.core.loopback import (
     DONE,
     HEAD,
     KEY,
+    MESSAGES,
     answer,
     delta,
     dripping,
