@@ -133,21 +133,21 @@ def test_a_key_that_the_endpoint_repeats_is_removed_f_116(header: str, value: st
         assert error.body == "no such key [api key]"
 
 
-def test_an_unknown_wrapper_is_named_by_its_cause() -> None:
-    wrapper = exception("ModelAPIError")
-    wrapper.__cause__ = exception("APITimeoutError")
-    assert isinstance(error_of(wrapper), LLMTimeoutError)
-
-
 @pytest.mark.parametrize(
-    ("status", "kind"),
-    [(500, LLMConnectionError), (401, LLMAuthError)],
-    ids=["made up", "the endpoint's"],
+    ("attributes", "cause", "kind"),
+    [
+        ({}, exception("APITimeoutError"), LLMTimeoutError),
+        ({"status_code": 500}, ConnectionRefusedError(), LLMConnectionError),
+        ({"status_code": 401}, ConnectionRefusedError(), LLMAuthError),
+    ],
+    ids=["unknown", "made-up-status", "the-endpoints-status"],
 )
-def test_a_500_can_wrap_a_broken_connection(status: int, kind: type[LLMError]) -> None:
-    wrapper = exception("WrapperError", status_code=status)
-    # LiteLLM raises inside its handler, without `from`.
-    wrapper.__context__ = ConnectionRefusedError()
+@pytest.mark.parametrize("link", ["__cause__", "__context__"])  # LiteLLM raises without `from`
+def test_a_wrapper_is_named_by_its_cause_or_by_the_endpoints_status(
+    link: str, attributes: dict[str, Any], cause: Exception, kind: type[LLMError]
+) -> None:
+    wrapper = exception("WrapperError", **attributes)
+    setattr(wrapper, link, cause)
     assert type(error_of(wrapper)) is kind
 
 
