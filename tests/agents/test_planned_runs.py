@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,28 +51,33 @@ async def test_the_planners_call_is_in_the_trace_of_the_run(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("limits", "text"),
+    ("limits", "reply", "text"),
     [
-        (RunLimits(max_tokens=100), "max_tokens allows 100"),
-        (RunLimits(max_cost_usd=0.4), "max_cost_usd allows 0.4"),
+        (
+            RunLimits(max_tokens=100),
+            priced(PLAN),
+            "max_tokens allows 100; 2 of 2 tasks were not run",
+        ),
+        (
+            RunLimits(max_cost_usd=0.4),
+            priced(PLAN),
+            "max_cost_usd allows 0.4; 2 of 2 tasks were not run",
+        ),
+        (
+            RunLimits(timeout_s=0.05),
+            lambda _: asyncio.sleep(30, PLAN),
+            "the 0.05 seconds that timeout_s allows are over",
+        ),
     ],
+    ids=["tokens", "dollars", "seconds"],
 )
-async def test_the_planners_call_counts_towards_the_limits(
-    tmp_path: Path, limits: RunLimits, text: str
+async def test_planning_counts_towards_the_limits_of_the_run(
+    tmp_path: Path, limits: RunLimits, reply: Any, text: str
 ) -> None:
-    client = ScriptedClient([priced(PLAN)])
+    client = ScriptedClient([reply])
     answer = await forecaster(client, tmp_path, limits=limits).run(QUESTION, plan=Planner(client))
     assert answer.status == "no_data"
     assert text in answer.problem
-    assert "2 of 2 tasks were not run" in answer.problem
-
-
-async def test_the_end_of_the_runs_time_ends_planning(tmp_path: Path) -> None:
-    client = ScriptedClient([lambda _: asyncio.sleep(30, PLAN)])
-    runner = forecaster(client, tmp_path, limits=RunLimits(timeout_s=0.05))
-    answer = await runner.run(QUESTION, plan=Planner(client))
-    assert answer.status == "no_data"
-    assert "the 0.05 seconds that timeout_s allows are over" in answer.problem
 
 
 async def test_without_a_usable_plan_nothing_runs(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from llm_common.agents.session.tools import ToolIndexes, ToolShortlist
 from llm_common.tools import ToolDefinition
 
@@ -41,11 +43,21 @@ def test_tools_that_fit_exactly_are_all_shown() -> None:
     assert (len(names), tokens) == (4, 40)
 
 
-def test_kept_tools_come_first_then_the_best_then_those_shown_before() -> None:
-    tools = shortlist(30, limit=1)
-    assert choose(tools, "play some music")[0][0] == "play_music"
-    names, _ = choose(tools, "any mail?", keep=["water_plants"])
-    assert names == ("water_plants", "read_mail", "play_music")
+@pytest.mark.parametrize(
+    ("before", "text", "keep", "shown"),
+    [
+        ("play_music", "any mail?", "water_plants", ("water_plants", "read_mail", "play_music")),
+        # A kept tool takes no place of the best.
+        ("water_plants", "play music and read mail", "play_music", ("play_music", "read_mail")),
+    ],
+    ids=["others", "one-of-the-best"],
+)
+def test_kept_tools_come_first_then_the_best_then_those_shown_before(
+    before: str, text: str, keep: str, shown: tuple[str, ...]
+) -> None:
+    tools = shortlist(10 * len(shown), limit=1)
+    assert choose(tools, before.replace("_", " "))[0][0] == before
+    assert choose(tools, text, keep=[keep])[0] == shown
 
 
 def test_the_newest_texts_choose_no_more_tools_than_the_limit() -> None:
@@ -108,10 +120,3 @@ def test_a_set_of_tools_is_indexed_once_and_anew_after_a_change() -> None:
     changed = [*TOOLS[:-1], ToolDefinition(NAMES[-1], "Another.", {"type": "object"})]
     assert indexes.index(changed) is not first
     assert dict(first.tokens) == dict.fromkeys(NAMES, 10)
-
-
-def test_a_tool_that_is_kept_takes_no_place_of_the_best() -> None:
-    tools = shortlist(20, limit=1)
-    assert choose(tools, "water the plants")[0][0] == "water_plants"
-    names, _ = choose(tools, "play music and read mail", keep=["play_music"])
-    assert names == ("play_music", "read_mail")
