@@ -14,7 +14,7 @@ KILLS = [
         same,
         signal.SIGKILL,
         at_once,
-        id=f"full-{row}-{at_once}-at-once",
+        id=f"full-{row}-F-066-{at_once}-at-once",
         marks=pytest.mark.torture,
     )
     for same, row in EXPERIMENTS
@@ -30,15 +30,15 @@ INTERRUPTS = [
 @pytest.mark.parametrize(
     ("kills", "same", "by", "at_once"),
     [
-        pytest.param(3, False, signal.SIGKILL, 8, id="short-L1-8-at-once"),
-        pytest.param(3, True, signal.SIGKILL, 1, id="short-L2-1-at-once"),
+        pytest.param(3, False, signal.SIGKILL, 8, id="short-L1-F-066-8-at-once"),
+        pytest.param(3, True, signal.SIGKILL, 1, id="short-L2-F-066-1-at-once"),
         pytest.param(1, False, signal.SIGTERM, 1, id="short-L1-F-067-SIGTERM"),
         pytest.param(1, True, signal.SIGINT, 1, id="short-L2-F-067-SIGINT"),
         *KILLS,
         *INTERRUPTS,
     ],
 )
-def test_ended_saves_leave_old_or_new_and_nothing_torn_s0_05_s0_18_f_066(
+def test_interrupted_saves_leave_nothing_torn_s0_18(
     tmp_path: Path, kills: int, same: bool, by: signal.Signals, at_once: int
 ) -> None:
     assert not kill_while_saving(OURS, tmp_path, kills=kills, same=same, by=by, at_once=at_once)
