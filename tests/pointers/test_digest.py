@@ -72,12 +72,18 @@ def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
     assert words[:560] in digest
 
 
+def test_everything_under_a_secret_name_is_left_out_s0_08() -> None:
+    digest = describe_result({"credentials": {"user": "bob", "pin": 12}, "rows": 3}, size_bytes=9)
+    assert "rows 3" in digest
+    assert "bob" not in digest
+    assert "12" not in digest
+
+
 @pytest.mark.parametrize(
     "value",
     [
         {"api_key": "CANARY-9f3a7c51"},
         {"inner": {"password": ["CANARY-9f3a7c51"]}},
-        {"credentials": {"user": "CANARY-9f3a7c51"}},
         {"name": "API_KEY", "value": "CANARY-9f3a7c51"},
         [["password", "CANARY-9f3a7c51"]],
         ["login", "--password", "CANARY-9f3a7c51"],
@@ -90,7 +96,6 @@ def test_holds_about_the_first_500_characters_of_text_s0_08() -> None:
     ids=[
         "name",
         "list of a name",
-        "object of a name",
         "named value",
         "pair",
         "command",
