@@ -123,8 +123,35 @@ def packed(
     return pack(pool, scores, request, allocate_budget(request), texts=texts or {})
 
 
+Item = TurnEntry | ContextFile | MemorySnippet | ContextPointer
+
+
+def pool_of(*items: Item) -> DataPoolSnapshot:
+    """Return a pool of items of any kinds."""
+    return DataPoolSnapshot(
+        session_log=tuple(item for item in items if isinstance(item, TurnEntry)),
+        context_files=tuple(item for item in items if isinstance(item, ContextFile)),
+        memory_hits=tuple(item for item in items if isinstance(item, MemorySnippet)),
+        tool_outputs=tuple(item for item in items if isinstance(item, ContextPointer)),
+    )
+
+
 def even_scores(pool: DataPoolSnapshot, value: float = 0.5) -> dict[tuple[Kind, str], Score]:
     return dict.fromkeys(keys_of(pool), Score(value, {"even": value}))
+
+
+def packed_items(
+    token_budget: int,
+    *items: Item,
+    text: str = "where does rain come from?",
+    scores: Scores | None = None,
+    texts: dict[str, str] | None = None,
+) -> ContextBundle:
+    """Pack items that score alike, except those with a score in `scores`."""
+    pool = pool_of(*items)
+    return packed(
+        pool, request_of(token_budget, text), {**even_scores(pool), **(scores or {})}, texts=texts
+    )
 
 
 WORDS = (

@@ -147,10 +147,6 @@ def test_turns_of_one_day_share_its_date() -> None:
     ]
 
 
-def test_no_blocks_render_as_the_empty_text() -> None:
-    assert render_blocks([]) == ""
-
-
 @given(bodies=st.lists(texts_of(3) | st.sampled_from(HOSTILE), max_size=6), heading=texts_of(2))
 def test_no_item_forges_a_fence_a_section_or_another_item(bodies: list[str], heading: str) -> None:
     kinds: list[Kind] = ["file", "turn"]

@@ -69,8 +69,22 @@ def test_a_verb_within_another_word_does_not_count_s1_01(word: str) -> None:
         ("explain the parser and fix it", IntentType.FILE_ANALYSIS),
         ("fix the parser and explain it", IntentType.CODE_DEBUGGING),
         ("run the tests, fix them, document them", IntentType.COMMAND_EXECUTION),
+        ("there is an error", IntentType.CODE_DEBUGGING),
+        # a subordinate clause asks for nothing
         ("When you fix it, run the tests", IntentType.COMMAND_EXECUTION),
+        ("When I run the tests, explain the failure", IntentType.FILE_ANALYSIS),
+        ("After I deploy it, summarize the log", IntentType.FILE_ANALYSIS),
+        ("when I ask you to run it, explain the parser", IntentType.FILE_ANALYSIS),
+        ("because I want to deploy it. Explain the parser", IntentType.FILE_ANALYSIS),
+        ("The build fails, write a test", IntentType.CODE_WRITING),
+        # and so does a negated verb
         ("Never run the tests. Explain them.", IntentType.FILE_ANALYSIS),
+        ("Don't fix it, explain the parser", IntentType.FILE_ANALYSIS),
+        ("Do not ever run the tests; describe the parser", IntentType.FILE_ANALYSIS),
+        ("Never deploy it. Write a parser", IntentType.CODE_WRITING),
+        ("Don't run or deploy it", IntentType.CONVERSATIONAL),
+        ("I don't want you to fix it. Explain the parser", IntentType.FILE_ANALYSIS),
+        ("I don't want you to fix it, it works", IntentType.CONVERSATIONAL),
     ],
 )
 def test_the_first_verb_of_the_request_decides_s1_01(text: str, expected: IntentType) -> None:

@@ -359,22 +359,3 @@ def test_time_grows_linearly_with_the_pool_s1_14_l15() -> None:
         return min(rounds)
 
     assert spent_s(16) < 3 * 8 * spent_s(2)  # quadratic growth would be 64 times
-
-
-@pytest.mark.parametrize(
-    ("path", "is_test"),
-    [
-        ("tests/agents/pool.py", True),
-        ("pkg\\test\\pool.py", True),
-        ("test_pool.py", True),
-        ("pool_test.go", True),
-        ("src/pool.spec.ts", True),
-        ("src/latest.py", False),
-        ("src/spec_scoring.py", False),
-        ("contest/rules.md", False),
-        ("src/testing.py", False),
-    ],
-)
-def test_tests_are_recognized_by_their_path(path: str, is_test: bool) -> None:
-    score = scored(DataPoolSnapshot(context_files=(file(path, "x"),)), "anything")["file", path]
-    assert (score.parts["tests"] < 0) == is_test
