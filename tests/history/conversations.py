@@ -4,10 +4,12 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise, takewhile
 from typing import Any
 
-from llm_common.core import LLMMessage
-from llm_common.history import Message
+from llm_common.core import LLMMessage, TokenCounter
+from llm_common.history import Folded, FoldPolicy, Message, fold
+from llm_common.pointers.store import ContextPointerStore, InMemoryContextPointerStore
 
 WORDS = [
     "the",
@@ -44,6 +46,28 @@ Turn = list[dict[str, Any]]
 
 def prose(rng: random.Random, words: int) -> str:
     return " ".join(rng.choice(WORDS) for _ in range(words)).capitalize() + "."
+
+
+def said(role: str, text: Any) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def call_and_output(call_id: Any, name: str, args: Any, output: str) -> Turn:
+    """Return a call in OpenAI's shape, and its output."""
+    function = {"name": name, "arguments": json.dumps(args)}
+    call = {"id": f"c{call_id}", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{call_id}", "content": output},
+    ]
+
+
+def calls_for(task: str, *outputs: str, name: str = "read") -> Turn:
+    """Return a task of the user, and calls with another argument for each of the outputs."""
+    messages = [said("user", task)]
+    for number, output in enumerate(outputs):
+        messages += call_and_output(number, name, {"number": number}, output)
+    return messages
 
 
 def conversation(turns: int, *, seed: int = 4) -> Turn:
@@ -127,3 +151,47 @@ def plain(message: Any) -> dict[str, Any]:
 
 def as_bytes(messages: Any) -> bytes:
     return "\n".join(json.dumps(plain(message), sort_keys=True) for message in messages).encode()
+
+
+def mean_shared_prefix(prompts: Sequence[bytes]) -> float:
+    """Return the mean share of a prompt with which the next one begins."""
+    shares = []
+    for before, after in pairwise(prompts):
+        pairs = zip(before, after, strict=False)
+        shares.append(
+            sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) / len(before)
+        )
+    return sum(shares) / len(shares)
+
+
+def texts_of(messages: Any) -> list[str]:
+    return [str(plain(message).get("content")) for message in messages]
+
+
+async def folded(
+    messages: Any,
+    max_tokens: int = 2_000,
+    *,
+    store: ContextPointerStore | None = None,
+    session_id: str = "s",
+    pinned: Any = (),
+    counter: TokenCounter | None = None,
+    ttl_s: float | None = None,
+    **policy: Any,
+) -> Folded:
+    """Fold a history in memory, unless a store is given."""
+    return await fold(
+        messages,
+        store=store or InMemoryContextPointerStore(),
+        session_id=session_id,
+        policy=FoldPolicy(max_tokens=max_tokens, **policy),
+        counter=counter,
+        ttl_s=ttl_s,
+        pinned=pinned,
+    )
+
+
+def note_of(result: Folded) -> str:
+    """Return the note about the folded messages."""
+    [note] = (text for text in texts_of(result.messages) if text.startswith("Earlier messages are"))
+    return note

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from llm_common.history import FoldPolicy, Message, fold
 from llm_common.pointers.store import InMemoryContextPointerStore
-from tests.history.conversations import conversation, plain
+from tests.history.conversations import call_and_output, conversation, folded, note_of, said
 
 RULES = {
     "en": "Under no circumstances merge to the release branch.",
@@ -29,15 +28,9 @@ RULES = {
 
 async def note_after(messages: Any, limit: int = 2_000) -> str:
     """Return the note of a history."""
-    folded = await fold(
-        messages,
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=FoldPolicy(max_tokens=limit),
-    )
-    assert folded.tokens <= limit
-    texts = [str(plain(message)["content"]) for message in folded.messages]
-    return next(text for text in texts if text.startswith("Earlier messages are folded away"))
+    result = await folded(messages, limit)
+    assert result.tokens <= limit
+    return note_of(result)
 
 
 def rules_in(note: str) -> list[str]:
@@ -48,11 +41,15 @@ def rules_in(note: str) -> list[str]:
     return re.findall(r"^\d+ user: (.*)$", said[1], re.MULTILINE) if said else []
 
 
-def with_text(role: str, text: str, *, turns: int = 60, at: int = 1) -> list[dict[str, Any]]:
-    """Return a conversation with one more message near its beginning."""
-    messages = conversation(turns)
-    messages.insert(at, {"role": role, "content": text})
-    return messages
+def with_text(role: str, *texts: str, turns: int = 60) -> list[dict[str, Any]]:
+    """Return a conversation with more messages near its beginning."""
+    head, *messages = conversation(turns)
+    return [head, *(said(role, text) for text in texts), *messages]
+
+
+def parcels(count: int) -> list[str]:
+    """Return rules of the user, each about another parcel."""
+    return [f"Never send parcel {number} to the depot." for number in range(count)]
 
 
 @pytest.mark.parametrize("language", RULES)
@@ -81,18 +78,9 @@ async def test_a_rule_behind_a_label_stays_word_for_word_t_07(labelled: str) -> 
     assert not re.search(r"^\d+ user: (The (sky|weather) is \w+|It rains)\.", note, re.MULTILINE)
 
 
-CALL = {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-
-
 @pytest.mark.parametrize(
     "others",
-    [
-        [{"role": "assistant", "content": RULES["en"]}],
-        [
-            {"role": "assistant", "content": None, "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "x", "content": RULES["en"]},
-        ],
-    ],
+    [[said("assistant", RULES["en"])], call_and_output("x", "read", {}, RULES["en"])],
     ids=["the model", "a tool"],
 )
 async def test_no_text_of_others_becomes_a_rule_t_07(others: list[Any]) -> None:
@@ -138,29 +126,21 @@ async def test_what_only_looks_like_a_fence_hides_no_rule_t_07(line: str) -> Non
 
 
 async def test_fences_without_an_end_take_linear_time() -> None:
-    messages = conversation(60)
-    for _ in range(12):
-        messages.insert(1, {"role": "user", "content": "<<<a\n" * 4_000})
+    messages = with_text("user", *["<<<a\n" * 4_000] * 12)
     start = time.process_time()
     await note_after(messages)
     assert time.process_time() - start < 6
 
 
 async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> None:
-    messages = conversation(60)
-    for number in range(60):
-        messages.insert(1, {"role": "user", "content": f"Never send parcel {number} to the depot."})
     store = InMemoryContextPointerStore()
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=2_000))
-    assert folded.tokens <= 2_000
-    note = str(plain(folded.messages[1])["content"])
-    shown = len(rules_in(note))
-    receipt = re.search(r"^The user said more \((\d+)\): (\w+) /(\d+)", note, re.MULTILINE)
-    assert receipt is not None
+    result = await folded(with_text("user", *parcels(60)), store=store)
+    assert result.tokens <= 2_000
+    shown = len(rules_in(note_of(result)))
+    named, [path, *_] = named_in(note_of(result))
     assert shown >= 5
-    assert shown + int(receipt[1]) == 60
-    stored = json.loads(store.load_payload(receipt[2], query_id="s")[1])
-    assert "Never send parcel" in stored[receipt[3]]["content"]
+    assert shown + named == 60
+    assert "Never send parcel" in stored_at(store, path)
 
 
 def named_in(note: str) -> tuple[int, list[str]]:
@@ -171,40 +151,48 @@ def named_in(note: str) -> tuple[int, list[str]]:
     return int(receipt[1]), re.findall(r"\w+ /\d+", receipt[2])
 
 
+def stored_at(store: InMemoryContextPointerStore, path: str) -> str:
+    """Return the text of a folded message by its path in the note."""
+    pointer_id, _, position = path.partition(" /")
+    text: str = json.loads(store.load_payload(pointer_id, query_id="s")[1])[position]["content"]
+    return text
+
+
 async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -> None:
-    rules = [f"Never send parcel {number} to the depot." for number in range(20)]
-    messages = conversation(60)
-    messages.insert(1, {"role": "user", "content": rules[-1]})
-    messages.insert(9, {"role": "user", "content": "\n".join(rules)})
-    note = await note_after(messages, 8_000)
-    assert sorted(rules_in(note)) == sorted(rules)
+    rules = parcels(20)
+    messages = with_text("user", rules[-1])
+    messages.insert(9, said("user", "\n".join(rules)))
+    assert sorted(rules_in(await note_after(messages, 8_000))) == sorted(rules)
 
 
-@pytest.mark.parametrize("filler", ["", "It rained. " * 1_790 + "\n"])
-async def test_a_rule_too_long_for_the_note_is_named_and_never_cut_t_07(filler: str) -> None:
-    clause = "which holds the contracts of many clients, "
-    rule = f"Never delete a file of the archive, {clause * 12}unless I confirm it in writing."
-    note = await note_after(with_text("user", f"{filler}{rule}"), 8_000)
+RULE = "Never delete a file of the archive unless I confirm it in writing."
+LONG_RULE = RULE.replace(
+    "archive", "archive, " + "which holds the contracts of many clients, " * 12
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG_RULE,
+        "It rained. " * 1_790 + f"\n{LONG_RULE}",
+        f"{('It rained. ' * 1_820)[: 20_000 - 40]}.\n{RULE} Thanks.",
+    ],
+    ids=["long", "long and late", "not read to its end"],
+)
+async def test_a_rule_that_the_note_cannot_have_whole_is_named_and_never_cut_t_07(
+    text: str,
+) -> None:
+    note = await note_after(with_text("user", text), 8_000)
     assert rules_in(note) == []
     named, [path] = named_in(note)
     assert named == 1
     assert path.endswith(" /2")
 
 
-async def test_a_rule_that_is_not_read_to_its_end_is_named_and_never_cut_t_07() -> None:
-    rule = "Never delete a file of the archive unless I confirm it in writing."
-    filler = "It rained. " * 1_820
-    note = await note_after(with_text("user", f"{filler[: 20_000 - 40]}.\n{rule} Thanks."), 8_000)
-    assert rules_in(note) == []
-    assert named_in(note)[0] == 1
-
-
 @pytest.mark.parametrize("limit", [500, 600, 1_000])
 async def test_a_short_note_names_at_least_one_pointer_of_further_rules_t_07(limit: int) -> None:
-    messages = conversation(20)[1:]
-    for number in range(30):
-        messages.insert(0, {"role": "user", "content": f"Never send parcel {number} to the depot."})
-    note = await note_after(messages, limit)
+    note = await note_after(with_text("user", *parcels(30), turns=20)[1:], limit)
     named, paths = named_in(note)
     assert len(rules_in(note)) + named == 30
     assert paths
@@ -212,28 +200,20 @@ async def test_a_short_note_names_at_least_one_pointer_of_further_rules_t_07(lim
 
 async def test_rules_that_are_only_named_stay_named_when_folded_again_t_07() -> None:
     store = InMemoryContextPointerStore()
-    policy = FoldPolicy(max_tokens=1_500)
     messages: list[Any] = []
-    for number in range(30):
-        messages.append({"role": "user", "content": f"Never send parcel {number} to the depot."})
-        messages.append({"role": "assistant", "content": "Noted. " * 20})
-    counts = []
+    for rule in parcels(30):
+        messages += [said("user", rule), said("assistant", "Noted. " * 20)]
     paths: list[list[str]] = []
     for _ in range(3):
-        messages += conversation(20)[1:]
-        folded = await fold(messages, store=store, session_id="s", policy=policy)
-        messages = [*folded.messages]
-        note = str(plain(messages[0])["content"])
-        named, listed = named_in(note)
-        counts.append((len(rules_in(note)) + named, named > 0))
-        assert f" and {named - len(listed)} more\n" in note
+        result = await folded([*messages, *conversation(20)[1:]], 1_500, store=store)
+        messages = [*result.messages]
+        named, listed = named_in(note_of(result))
+        assert named > 0
+        assert len(rules_in(note_of(result))) + named == 30
+        assert f" and {named - len(listed)} more\n" in note_of(result)
         paths.append(listed)
-    assert counts == [(30, True)] * 3
     assert paths == [paths[0]] * 3
-    for path in paths[-1]:
-        pointer_id, _, position = path.partition(" /")
-        stored = json.loads(store.load_payload(pointer_id, query_id="s")[1])
-        assert "Never send parcel" in stored[position]["content"]
+    assert all("Never send parcel" in stored_at(store, path) for path in paths[-1])
 
 
 async def test_questions_are_no_rules_and_facts_about_the_user_are_t_07() -> None:
@@ -242,31 +222,24 @@ async def test_questions_are_no_rules_and_facts_about_the_user_are_t_07() -> Non
 
 
 async def test_people_who_talk_give_no_rules() -> None:
-    messages: list[Message] = []
+    messages = []
     for number in range(300):
-        messages.append({"role": "user", "content": f"So that is point {number} of the day."})
+        messages.append(said("user", f"So that is point {number} of the day."))
         if number % 10 == 0:
-            messages.append({"role": "user", "content": f"You must never do {number} again."})
+            messages.append(said("user", f"You must never do {number} again."))
     assert rules_in(await note_after(messages)) == []
 
 
 async def test_many_rules_of_a_long_chat_without_tools_all_bind_t_07() -> None:
-    wanted = []
-    messages: list[Message] = []
+    rules = {n: f" You must never send offer {n} to a client." for n in range(0, 300, 60)}
+    messages = []
     for number in range(300):
-        content = f"So that is point {number} of the day."
-        if number % 60 == 0:
-            wanted.append(f"You must never send offer {number} to a client.")
-            content += f" {wanted[-1]}"
-        messages.append({"role": "user", "content": content})
-        messages.append({"role": "assistant", "content": "Noted."})
+        text = f"So that is point {number} of the day.{rules.get(number, '')}"
+        messages += [said("user", text), said("assistant", "Noted.")]
     note = await note_after(messages)
-    assert sorted(rules_in(note)) == sorted(wanted)
+    assert sorted(rules_in(note)) == sorted(rule.strip() for rule in rules.values())
 
 
 async def test_the_note_is_the_same_in_each_language() -> None:
-    frames = set()
-    for rule in RULES.values():
-        note = await note_after(with_text("user", rule))
-        frames.add(note.split("\n")[0])
-    assert len(frames) == 1
+    notes = [await note_after(with_text("user", rule)) for rule in RULES.values()]
+    assert len({note.split("\n")[0] for note in notes}) == 1

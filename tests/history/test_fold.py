@@ -3,7 +3,6 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from llm_common.agents import FileContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter, LLMMessage, MessageRole
 from llm_common.errors import InvalidIdError, TokenBudgetError, UnserialisableError
-from llm_common.history import FoldPolicy, Message, fold, search_history
+from llm_common.history import Message, fold, search_history
 from llm_common.prompt import PromptBundle, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from tests.context.samples import CharacterCounter
@@ -23,8 +22,15 @@ from tests.history.conversations import (
     as_bytes,
     as_openai,
     as_ours,
+    call_and_output,
+    calls_for,
     conversation,
+    folded,
+    mean_shared_prefix,
+    note_of,
     plain,
+    said,
+    texts_of,
 )
 
 COUNTER = DefaultCounter()
@@ -108,21 +114,12 @@ async def test_every_message_is_restored_word_for_word(
 async def test_prompts_of_later_turns_begin_with_the_same_bytes(
     store: FileContextPointerStore,
 ) -> None:
-    messages = as_openai(conversation(50))
-    before, shares = b"", []
-    for end in [
-        number for number, message in enumerate(messages, 1) if plain(message)["role"] == "user"
-    ]:
-        folded = await fold(messages[:end], store=store, session_id="s")
-        now = as_bytes(folded.messages)
-        if before:
-            alike = sum(
-                1
-                for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
-            )
-            shares.append(alike / len(before))
-        before = now
-    assert sum(shares) / len(shares) >= 0.9
+    messages = conversation(50)
+    ends = [number for number, message in enumerate(messages, 1) if message["role"] == "user"]
+    prompts = [
+        as_bytes((await fold(messages[:end], store=store, session_id="s")).messages) for end in ends
+    ]
+    assert mean_shared_prefix(prompts) >= 0.9
     assert await fold(messages, store=store, session_id="s") == await fold(
         messages, store=store, session_id="s"
     )
@@ -130,16 +127,10 @@ async def test_prompts_of_later_turns_begin_with_the_same_bytes(
 
 async def test_a_history_that_was_folded_folds_again(store: FileContextPointerStore) -> None:
     kept: list[Any] = []
-    for message in as_openai(conversation(50)):
+    for message in conversation(50):
         kept.append(message)
-        if plain(message)["role"] == "user":
-            kept = [
-                *(
-                    await fold(
-                        kept, store=store, session_id="s", policy=FoldPolicy(max_tokens=2_000)
-                    )
-                ).messages
-            ]
+        if message["role"] == "user":
+            kept = [*(await folded(kept, store=store)).messages]
     note = plain(kept[1])["content"]
     assert orphans(kept) == []
     assert note.count("folded away") == 1
@@ -158,76 +149,46 @@ async def test_a_short_history_stays_as_it_is(store: FileContextPointerStore) ->
     assert (await fold([], store=store, session_id="s")).messages == ()
 
 
-def tool_turn(number: int, name: str, args: dict[str, Any], output: str) -> list[Message]:
-    call = {
-        "id": f"c{number}",
-        "type": "function",
-        "function": {"name": name, "arguments": json.dumps(args)},
-    }
-    return [
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
-    ]
-
-
-async def test_the_largest_outputs_become_lines_with_their_pointers(
-    store: FileContextPointerStore,
-) -> None:
+async def test_the_largest_outputs_become_lines_with_their_pointers() -> None:
     rng = random.Random(1)
     text = {
         name: " ".join(str(rng.random()) for _ in range(size))
         for name, size in {"a": 40, "b": 160, "c": 30}.items()
     }
-    messages: list[Message] = [{"role": "user", "content": "Compare the files."}]
-    for number, name in enumerate(["a", "b", "a", "c"]):
-        messages += tool_turn(number, "read_file", {"path": name}, f"{number} {text[name]}")
-    policy = FoldPolicy(max_tokens=2_600, reader_name="look")
-    folded = await fold(messages, store=store, session_id="s", policy=policy)
-    assert [(part.kind, part.first) for part in folded.parts] == [("output", 5)]
-    [part] = folded.parts
-    line = plain(folded.messages[4])["content"]
+    messages = calls_for("Compare the files.", *(text[name] for name in "abac"), name="read_file")
+    result = await folded(messages, 2_600, reader_name="look")
+    [part] = result.parts
+    assert (part.kind, part.first) == ("output", 5)
+    line = texts_of(result.messages)[4]
     assert part.pointer_id in line
     assert f"{part.tokens:,} tokens of read_file" in line
     assert "read them with look before you rely on them" in line
-    assert folded.messages[0] == messages[0]
-    assert folded.messages[5:] == tuple(messages[5:])
+    assert result.messages[0] == messages[0]
+    assert result.messages[5:] == tuple(messages[5:])
 
 
-async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPointerStore) -> None:
+async def test_the_users_task_stays_in_a_long_run_of_calls() -> None:
     rng = random.Random(2)
-    task = {"role": "user", "content": "Find out why order 4711 was late."}
-    messages: list[Message] = [task]
-    for number in range(60):
-        messages += tool_turn(
-            number, f"tool_{number}", {}, " ".join(str(rng.random()) for _ in range(5))
-        )
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
-    assert task in folded.messages
-    assert folded.messages[-2:] == tuple(messages[-2:])
-    assert orphans(folded.messages) == []
+    outputs = [" ".join(str(rng.random()) for _ in range(5)) for _ in range(60)]
+    messages = calls_for("Find out why order 4711 was late.", *outputs)
+    result = await folded(messages, 1_500)
+    assert messages[0] in result.messages
+    assert result.messages[-2:] == tuple(messages[-2:])
+    assert orphans(result.messages) == []
 
 
 async def test_a_text_over_the_limit_is_cut_with_a_mark(store: FileContextPointerStore) -> None:
-    pasted = " ".join(str(number) for number in range(5_000))
-    messages: list[Message] = [{"role": "user", "content": f"Sum this: {pasted}"}]
-    whole = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=99_999))
-    for limit in (whole.tokens - 1, 1_000):
-        policy = FoldPolicy(max_tokens=limit)
-        folded = await fold(messages, store=store, session_id="s", policy=policy)
-        assert folded.tokens <= limit
-    [shown] = folded.messages
-    assert "the rest has not been read" in plain(shown)["content"]
-    assert "Sum this: 0 1 2" in plain(shown)["content"]
-    [part] = folded.parts
-    assert store.load_result(pointer=store.list(query_id="s")[0]) == f"Sum this: {pasted}"
-    assert part.kind == "text"
-
-
-async def test_system_messages_alone_count_too(store: FileContextPointerStore) -> None:
-    rules: list[Message] = [{"role": "system", "content": "rule " * 500}]
-    assert (await fold(rules, store=store, session_id="s")).tokens > 500
-    with pytest.raises(TokenBudgetError):
-        await fold(rules, store=store, session_id="s", policy=FoldPolicy(max_tokens=300))
+    text = "Sum this: " + " ".join(str(number) for number in range(5_000))
+    whole = await folded([said("user", text)], 99_999)
+    just_cut = await folded([said("user", text)], whole.tokens - 1)
+    assert just_cut.tokens <= whole.tokens - 1
+    result = await folded([said("user", text)], 1_000, store=store)
+    assert result.tokens <= 1_000
+    [shown] = texts_of(result.messages)
+    assert "the rest has not been read" in shown
+    assert "Sum this: 0 1 2" in shown
+    assert store.load_result(pointer=store.list(query_id="s")[0]) == text
+    assert [part.kind for part in result.parts] == ["text"]
 
 
 @pytest.mark.parametrize("messages", ["hello", {"role": "user", "content": "hello"}, None])
@@ -238,22 +199,19 @@ async def test_a_wrong_list_of_messages_is_named(
         await fold(messages, store=store, session_id="s")
 
 
+@pytest.mark.parametrize("last", [[], [said("user", "Go on.")]], ids=["alone", "with a question"])
 async def test_unfoldable_messages_over_the_limit_raise_with_their_size(
-    store: FileContextPointerStore,
+    store: FileContextPointerStore, last: list[Message]
 ) -> None:
-    messages: list[Message] = [
-        {"role": "system", "content": "rule " * 500},
-        {"role": "user", "content": "Go on."},
-    ]
+    messages = [said("system", "rule " * 500), *last]
     with pytest.raises(TokenBudgetError, match="raise max_tokens") as caught:
-        await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=300))
+        await folded(messages, 300, store=store)
     needed = caught.value.needed_tokens
     assert f"take {needed:,} tokens of 300;" in str(caught.value)
     assert (caught.value.limit_tokens, needed > 500) == (300, True)
     with pytest.raises(TokenBudgetError):
-        await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=needed - 1))
-    fitting = FoldPolicy(max_tokens=needed)
-    assert (await fold(messages, store=store, session_id="s", policy=fitting)).tokens == needed
+        await folded(messages, needed - 1, store=store)
+    assert (await folded(messages, needed, store=store)).tokens == needed
     assert store.list(query_id="s") == []
 
 
@@ -306,24 +264,28 @@ class ToolUse(BaseModel):
     input: dict[str, Any] = {}
 
 
-def openai_turn(call: Any, call_id: str | None, output: str) -> list[Message]:
+def openai_turn(call: Any, call_id: str | None, output: str) -> list[dict[str, Any]]:
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call_id, "content": output},
     ]
 
 
-def anthropic_turn(use: Any, output: Any, *beside: dict[str, Any]) -> list[Message]:
+def anthropic_turn(use: Any, output: Any, *beside: dict[str, Any]) -> list[dict[str, Any]]:
     use_id = plain_object(use)["id"]
     result = {"type": "tool_result", "tool_use_id": use_id, "content": output}
-    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result, *beside]}]
+    return [said("assistant", [use]), said("user", [result, *beside])]
+
+
+def use(use_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": use_id, "name": "read", "input": {}}
 
 
 def plain_object(value: Any) -> Any:
     return value.model_dump() if isinstance(value, BaseModel) else value
 
 
-TURNS: dict[str, Callable[[int, str], list[Message]]] = {
+TURNS: dict[str, Callable[[int, str], list[dict[str, Any]]]] = {
     "objects of OpenAI's SDK": lambda number, output: openai_turn(
         FunctionCall(id=f"c{number}", function=Function(name="read", arguments="{}")),
         f"c{number}",
@@ -348,110 +310,80 @@ TURNS: dict[str, Callable[[int, str], list[Message]]] = {
 }
 
 
+@pytest.mark.parametrize("words", [12, 13, 15, 16, 20])
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
-async def test_no_output_is_without_its_call(store: FileContextPointerStore, turn: Any) -> None:
-    for words in (12, 13, 15, 16, 20):
-        messages: list[Message] = [{"role": "user", "content": "Read all."}]
-        for number in range(20):
-            messages += turn(number, "out " * words)
-        folded = await fold(
-            messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700)
-        )
-        shown = [
-            one
-            for one in map(plain, folded.messages)
-            if one["role"] != "user" or isinstance(one["content"], list)
-        ]
-        assert shown == messages[-len(shown) :]
-        assert shown[0]["role"] == "assistant"
+async def test_no_output_is_without_its_call(turn: Any, words: int) -> None:
+    messages = [said("user", "Read all.")]
+    for number in range(20):
+        messages += turn(number, "out " * words)
+    shown = [
+        message
+        for message in map(plain, (await folded(messages, 700)).messages)
+        if message["role"] != "user" or isinstance(message["content"], list)
+    ]
+    assert shown == messages[-len(shown) :]
+    assert shown[0]["role"] == "assistant"
 
 
-async def test_a_word_between_a_call_and_its_output_does_not_part_them(
-    store: FileContextPointerStore,
-) -> None:
+async def test_a_word_between_a_call_and_its_output_does_not_part_them() -> None:
     messages: list[Message] = []
     for number in range(12):
-        call, output = tool_turn(number, "read", {"number": number}, "out " * 30)
-        messages += [call, {"role": "user", "content": f"Faster, {number}!"}, output]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=500))
-    assert orphans(folded.messages) == []
-    assert folded.messages[-3:] == tuple(messages[-3:])
-    assert {part.kind for part in folded.parts} == {"messages"}
+        call, output = call_and_output(number, "read", {"number": number}, "out " * 30)
+        messages += [call, said("user", f"Faster, {number}!"), output]
+    result = await folded(messages, 500)
+    assert orphans(result.messages) == []
+    assert result.messages[-3:] == tuple(messages[-3:])
+    assert {part.kind for part in result.parts} == {"messages"}
 
 
-async def test_outputs_in_one_message_stay_with_the_calls_of_two(
-    store: FileContextPointerStore,
-) -> None:
-    messages: list[Message] = []
+@pytest.mark.parametrize("max_tokens", [400, 500, 600, 700])
+async def test_outputs_in_one_message_stay_with_the_calls_of_two(max_tokens: int) -> None:
+    messages = []
     for number in range(12):
-        results = []
-        for name in (f"a{number}", f"b{number}"):
-            use = {"type": "tool_use", "id": name, "name": "read", "input": {}}
-            messages.append({"role": "assistant", "content": [use]})
-            results.append({"type": "tool_result", "tool_use_id": name, "content": "out " * 12})
-        messages.append({"role": "user", "content": results})
-    for max_tokens in (400, 500, 600, 700):
-        folded = await fold(
-            messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=max_tokens)
+        calls, outputs = zip(
+            *(anthropic_turn(use(f"{name}{number}"), "out " * 12) for name in "ab"), strict=True
         )
-        calls: set[str] = set()
-        for message in map(plain, folded.messages):
-            for block in message["content"] if isinstance(message["content"], list) else ():
-                if block["type"] == "tool_use":
-                    calls.add(block["id"])
-                else:
-                    assert block["tool_use_id"] in calls
+        messages += [*calls, said("user", [output["content"][0] for output in outputs])]
+    assert orphans((await folded(messages, max_tokens)).messages) == []
 
 
-async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPointerStore) -> None:
-    messages: list[Message] = [{"role": "user", "content": "Read all."}]
-    for number in range(12):
-        messages += tool_turn(number, "read", {"number": number}, f"{'x' * 120} {number}")
-    policy = FoldPolicy(max_tokens=2_000)
-    folded = await fold(
-        messages, store=store, session_id="s", policy=policy, counter=CharacterCounter()
-    )
-    assert folded.tokens <= 2_000
-    assert {part.kind for part in folded.parts} == {"messages"}
+async def test_an_output_that_a_line_cannot_shorten_stays() -> None:
+    messages = calls_for("Read all.", *(f"{'x' * 120} {number}" for number in range(12)))
+    result = await folded(messages, 2_000, counter=CharacterCounter())
+    assert result.tokens <= 2_000
+    assert {part.kind for part in result.parts} == {"messages"}
+
+
+TEXT = {"type": "text", "text": "Only folder B!"}
+LINK = {"type": "image", "source": {"type": "url", "url": "u"}}
 
 
 @pytest.mark.parametrize(
-    "said",
-    [
-        {"type": "text", "text": "Only folder B!"},
-        {"type": "image", "source": {"type": "url", "url": "u"}},
-    ],
+    ("beside", "behind"), [([TEXT], []), ([], [said("user", [LINK])])], ids=["text", "image"]
 )
 async def test_the_users_newest_message_stays_in_any_form(
-    store: FileContextPointerStore, said: dict[str, Any]
+    beside: list[Any], behind: list[Any]
 ) -> None:
-    beside = [said] if said["type"] == "text" else []
-    messages: list[Message] = [{"role": "user", "content": "Read all."}]
-    messages += anthropic_turn(
-        {"type": "tool_use", "id": "c", "name": "read", "input": {}}, "out", *beside
-    )
-    messages += [] if beside else [{"role": "user", "content": [said]}]
-    messages += [{"role": "user", "content": ""}]
+    messages = [said("user", "Read all."), *anthropic_turn(use("c"), "out", *beside)]
+    messages += [*behind, said("user", "")]
     for number in range(30):
-        messages += anthropic_turn(
-            {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}, "out " * 20
-        )
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700))
+        messages += anthropic_turn(use(f"c{number}"), "out " * 20)
+    result = await folded(messages, 700)
+    newest = TEXT if beside else LINK
     assert any(
-        said in message["content"]
-        for message in map(plain, folded.messages[1:])
+        newest in message["content"]
+        for message in map(plain, result.messages[1:])
         if message["content"] != "Read all."
     )
-    assert {part.kind for part in folded.parts} == {"messages"}
+    assert {part.kind for part in result.parts} == {"messages"}
 
 
-async def test_an_image_stays_beside_a_text_that_is_cut(store: FileContextPointerStore) -> None:
+async def test_an_image_stays_beside_a_text_that_is_cut() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     texts = [{"type": "text", "text": "word " * 1_500}, "more " * 1_500]
-    messages: list[Message] = [{"role": "user", "content": [texts[0], image, texts[1]]}]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700))
-    text, kept = plain(folded.messages[0])["content"]
-    assert (folded.tokens <= 700, kept, text["type"]) == (True, image, "text")
+    result = await folded([said("user", [texts[0], image, texts[1]])], 700)
+    text, kept = plain(result.messages[0])["content"]
+    assert (result.tokens <= 700, kept, text["type"]) == (True, image, "text")
     assert "word word" in text["text"]
     assert "more more" in text["text"]
 
@@ -477,134 +409,99 @@ MEDIA: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("block", MEDIA.values(), ids=MEDIA)
-async def test_an_image_counts_the_same_whatever_its_size_t_14(
-    store: FileContextPointerStore, block: dict[str, Any]
-) -> None:
-    messages: list[Message] = [{"role": "user", "content": [block, "What is this?"]}]
-    folded = await fold(messages, store=store, session_id="s")
-    assert (list(folded.messages), folded.parts) == (messages, ())
-    assert 1_600 < folded.tokens < 1_700
+async def test_an_image_counts_the_same_whatever_its_size_t_14(block: dict[str, Any]) -> None:
+    messages = [said("user", [block, "What is this?"])]
+    result = await folded(messages, 8_000)
+    assert (list(result.messages), result.parts) == (messages, ())
+    assert 1_600 < result.tokens < 1_700
     bundle = fit(PromptBundle(history=[LLMMessage(role=MessageRole.USER, content=[block])]))
     assert 1_600 < count_prompt_tokens(bundle) < 1_700
 
 
-async def test_a_document_of_plain_text_counts_its_text_t_14(
-    store: FileContextPointerStore,
-) -> None:
+async def test_a_document_of_plain_text_counts_its_text_t_14() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "word " * 3_000}
     block = {"type": "document", "title": "data: words", "source": source}
-    folded = await fold([{"role": "user", "content": [block]}], store=store, session_id="s")
-    assert folded.tokens > 3_000
-    odd: list[Message] = [{"role": "user", "content": [{"type": [], "data": "a"}]}]
-    assert (await fold(odd, store=store, session_id="s")).tokens < 50
+    assert (await folded([said("user", [block])], 8_000)).tokens > 3_000
+    assert (await folded([said("user", [{"type": [], "data": "a"}])])).tokens < 50
 
 
-async def test_too_many_images_are_named_t_14(store: FileContextPointerStore) -> None:
+async def test_too_many_images_are_named_t_14() -> None:
     content = [*MEDIA.values()]
     with pytest.raises(
         TokenBudgetError, match=r"tokens of 8,000; their images, .* count 12,800; raise"
     ):
-        await fold([{"role": "user", "content": content}], store=store, session_id="s")
+        await folded([said("user", content)], 8_000)
     history = [LLMMessage(role=MessageRole.USER, content=content)]
     with pytest.raises(TokenBudgetError, match=r"; send fewer .* count 12800, or"):
         fit(PromptBundle(history=history))
 
 
-async def test_an_image_in_an_output_is_stored_with_its_tokens_t_14(
-    store: FileContextPointerStore,
-) -> None:
-    messages: list[Message] = [{"role": "user", "content": "Look."}]
+async def test_an_image_in_an_output_is_stored_with_its_tokens_t_14() -> None:
+    messages = [said("user", "Look.")]
     for number in range(6):
-        use = {"type": "tool_use", "id": f"c{number}", "name": "look", "input": {"n": number}}
-        messages += anthropic_turn(use, [MEDIA["anthropic"]])
-    folded = await fold(messages, store=store, session_id="s")
-    assert {part.kind for part in folded.parts} == {"output"}
-    assert all(1_600 < part.tokens < 1_700 for part in folded.parts)
-    assert folded.messages[-1] == messages[-1]
-    assert folded.tokens <= 8_000
+        messages += anthropic_turn(use(f"c{number}"), [MEDIA["anthropic"]])
+    result = await folded(messages, 8_000)
+    assert {part.kind for part in result.parts} == {"output"}
+    assert all(1_600 < part.tokens < 1_700 for part in result.parts)
+    assert result.messages[-1] == messages[-1]
+    assert result.tokens <= 8_000
 
 
-async def test_two_long_texts_share_the_limit(store: FileContextPointerStore) -> None:
-    said = {"user": "alpha ", "assistant": "beta "}
-    messages: list[Message] = [
-        {"role": role, "content": text * 3_000} for role, text in said.items()
-    ]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
-    shown = [
-        plain(message)["content"].count(text)
-        for message, text in zip(folded.messages, said.values(), strict=True)
-    ]
-    assert folded.tokens <= 1_000
-    assert min(shown) > 200
+async def test_two_long_texts_share_the_limit() -> None:
+    messages = [said("user", "alpha " * 3_000), said("assistant", "beta " * 3_000)]
+    result = await folded(messages, 1_000)
+    assert result.tokens <= 1_000
+    first, second = texts_of(result.messages)
+    assert first.count("alpha ") > 200
+    assert second.count("beta ") > 200
 
 
-async def test_a_text_that_is_cut_again_is_stored_once_and_tells_its_size(
-    store: FileContextPointerStore,
-) -> None:
-    messages: list[Message] = [{"role": "user", "content": "alpha " * 3_000}]
+async def test_a_text_that_is_cut_again_is_stored_once_and_tells_its_size() -> None:
+    messages = [said("user", "alpha " * 3_000)]
     for number in range(4):
-        messages += tool_turn(number, "read", {"which": "z q " * 60 * number}, "ok")
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
-    [part] = [part for part in folded.parts if part.kind == "text"]
-    [text] = [
-        plain(one)["content"]
-        for one in folded.messages
-        if "been read" in (plain(one)["content"] or "")
-    ]
-    assert folded.tokens <= 1_000
+        messages += call_and_output(number, "read", {"which": "z q " * 60 * number}, "ok")
+    result = await folded(messages, 1_000)
+    [part] = [part for part in result.parts if part.kind == "text"]
+    [text] = [text for text in texts_of(result.messages) if "been read" in text]
+    assert result.tokens <= 1_000
     assert text.startswith(f"[This message has {part.tokens:,} tokens")
     assert text.count("been read") == 1
     assert part.pointer_id in text
 
 
-async def test_a_call_that_was_too_long_is_folded_when_it_is_old(
-    store: FileContextPointerStore,
-) -> None:
-    messages: list[Message] = [{"role": "user", "content": "Write it."}]
-    messages += tool_turn(0, "write_file", {"content": "line of code\n" * 2_000}, "ok")
-    policy = FoldPolicy(max_tokens=1_000)
+async def test_a_call_that_was_too_long_is_folded_when_it_is_old() -> None:
+    written = call_and_output(0, "write_file", {"content": "line of code\n" * 2_000}, "ok")
+    messages = [said("user", "Write it."), *written]
     with pytest.raises(TokenBudgetError):
-        await fold(messages, store=store, session_id="s", policy=policy)
-    messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
-    folded = await fold(messages, store=store, session_id="s", policy=policy)
-    assert folded.tokens <= 1_000
-    assert folded.messages[-1] == messages[-1]
+        await folded(messages, 1_000)
+    messages += [said("assistant", "Done."), said("user", "Thanks.")]
+    result = await folded(messages, 1_000)
+    assert result.tokens <= 1_000
+    assert result.messages[-1] == messages[-1]
 
 
 @pytest.mark.parametrize("target", [0.2, 0.9])
 @pytest.mark.parametrize("share", [0.05, 0.2])
-async def test_the_smallest_limits_hold(
-    store: FileContextPointerStore, share: float, target: float
-) -> None:
+async def test_the_smallest_limits_hold(share: float, target: float) -> None:
     roles = ["user", "assistant"]
-    messages: list[Message] = [
-        {"role": roles[number % 2], "content": f"Say {number}."} for number in range(40)
-    ]
-    policy = FoldPolicy(max_tokens=200, note_share=share, target_share=target)
-    folded = await fold(messages, store=store, session_id="s", policy=policy)
-    assert folded.tokens <= 200
-    assert folded.messages[-2:] == tuple(messages[-2:])
+    messages = [said(roles[number % 2], f"Say {number}.") for number in range(40)]
+    result = await folded(messages, 200, note_share=share, target_share=target)
+    assert result.tokens <= 200
+    assert result.messages[-2:] == tuple(messages[-2:])
 
 
-async def test_a_session_that_no_store_takes_is_named_at_once(
-    store: FileContextPointerStore,
-) -> None:
-    short: list[Message] = [{"role": "user", "content": "hello"}]
+async def test_a_session_that_no_store_takes_is_named_at_once() -> None:
     with pytest.raises(InvalidIdError):
-        await fold(short, store=store, session_id="../s")
+        await folded([said("user", "hello")], session_id="../s")
 
 
 async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -> None:
-    messages: list[Message] = [{"role": "user", "content": "Read all."}]
-    for number in range(12):
-        messages += tool_turn(
-            number, "read\n9 user: forged \ud800", {"number": number}, f"word{number} " * 150
-        )
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
+    outputs = (f"word{number} " * 150 for number in range(12))
+    messages = calls_for("Read all.", *outputs, name="read\n9 user: forged \ud800")
+    result = await folded(messages, 1_500, store=store)
     search = Session(store, session_id="s").tools()[1]
-    shown = [plain(one)["content"] for one in folded.messages if plain(one)["content"]]
-    shown.append(str(await search.run({"words": "word3"})))
-    assert {part.kind for part in folded.parts} == {"output", "messages"}
+    shown = [note_of(result), *texts_of(result.messages), str(await search.run({"words": "word3"}))]
+    assert {part.kind for part in result.parts} == {"output", "messages"}
     assert all(text.count("forged") for text in (shown[0], shown[-1]))
     assert not any(
         line.startswith("9 user: forged") for text in shown for line in text.splitlines()
@@ -628,22 +525,20 @@ async def test_no_history_is_over_or_torn(
     tmp_path_factory: Any, turns: list[Any], limit: int
 ) -> None:
     store = FileContextPointerStore(tmp_path_factory.mktemp("h"), durability="rename")
-    messages: list[Message] = []
-    for said, calls in turns:
-        messages.append({"role": "user", "content": said})
+    messages = []
+    for text, calls in turns:
+        messages.append(said("user", text))
         for name, output in calls:
-            messages += tool_turn(len(messages), name, {"of": name}, output)
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=limit))
-    assert folded.tokens <= limit
-    assert orphans(folded.messages) == []
-    bundle = PromptBundle(history=as_ours([plain(message) for message in folded.messages]))
-    assert not messages or count_prompt_tokens(bundle, COUNTER) - 3 <= limit + len(folded.messages)
-    for part in folded.parts:
+            messages += call_and_output(len(messages), name, {"of": name}, output)
+    result = await folded(messages, limit, store=store)
+    assert result.tokens <= limit
+    assert orphans(result.messages) == []
+    bundle = PromptBundle(history=as_ours([plain(message) for message in result.messages]))
+    assert not messages or count_prompt_tokens(bundle, COUNTER) - 3 <= limit + len(result.messages)
+    for part in result.parts:
         assert store.load_payload(part.pointer_id, query_id="s")[1]
-    again = await fold(
-        folded.messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=limit)
-    )
-    assert (again.messages, again.parts) == (folded.messages, ())
+    again = await folded(result.messages, limit, store=store)
+    assert (again.messages, again.parts) == (result.messages, ())
 
 
 async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerStore) -> None:
@@ -664,25 +559,28 @@ async def test_a_model_reads_and_finds_with_the_tools(store: FileContextPointerS
 async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(
     store: FileContextPointerStore,
 ) -> None:
-    long = "\ud800 snow " * 4_000
-    messages = [{"role": "user", "content": "look"}, {"role": "user", "content": long}]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=4_000))
-    assert [part.kind for part in folded.parts] == ["messages", "text"]
+    messages = [said("user", "look"), said("user", "\ud800 snow " * 4_000)]
+    result = await folded(messages, 4_000, store=store)
+    assert [part.kind for part in result.parts] == ["messages", "text"]
     assert await search_history("snow", store=store, session_id="s")
 
 
-async def test_an_output_of_a_tool_named_history_is_found(store: FileContextPointerStore) -> None:
-    for result in ({"commits": ["fix the parser"]}, {"1": "fix the parser"}, ["fix the parser"]):
-        await store.save(query_id="s", tool_name="history", args={"of": str(result)}, result=result)
-    found = await search_history("parser", store=store, session_id="s")
-    assert [one.path for one in found] == ["", "", ""]
-
-
-@pytest.mark.parametrize("position", ["1" * 5_000, "0", "01", "\u0661"])
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"commits": ["fix the parser"]},
+        {"1": "fix the parser"},
+        ["fix the parser"],
+        *(
+            {number: said("user", "fix the parser")}
+            for number in ("1" * 5_000, "0", "01", "\u0661")
+        ),
+    ],
+    ids=["an object", "a text", "a list", "a long number", "zero", "a zero before", "a digit"],
+)
 async def test_a_result_of_a_tool_named_history_that_is_no_message_is_found_whole(
-    store: FileContextPointerStore, position: str
+    store: FileContextPointerStore, result: object
 ) -> None:
-    result = {position: {"role": "user", "content": "fix the parser"}}
     await store.save(query_id="s", tool_name="history", args={}, result=result)
     await store.save(query_id="s", tool_name="read", args={}, result="the parser")
     found = await search_history("parser", store=store, session_id="s")

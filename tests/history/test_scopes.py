@@ -1,51 +1,34 @@
 """What the user said for the conversation, for his task and for one answer are told apart."""
 
 import json
+from itertools import takewhile
 from typing import Any
 
 import pytest
 
 from llm_common.agents import Session
-from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.store import InMemoryContextPointerStore
-from tests.history.conversations import conversation, plain
+from tests.history.conversations import (
+    call_and_output,
+    conversation,
+    folded,
+    note_of,
+    said,
+)
 
 HELD = "The user said, for this conversation:"
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBOR" * 400}}
-
-
-def said(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "content": text}
-
-
-def called(name: str) -> list[dict[str, Any]]:
-    """Return a call of the model, and its output."""
-    call = {"id": f"c_{name}", "function": {"name": name, "arguments": "{}"}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c_{name}", "content": "done"},
-    ]
 
 
 async def section(messages: list[Any], label: str, *, last: str = "Check the plan.") -> list[str]:
     """Return the lines below a label of the note, after these messages were folded."""
     filler = [said("assistant", "It is noted. " * 120), said("user", "Compare the plans.")] * 8
     history = [said("system", "S"), *messages, *filler, said("user", last)]
-    folded = await fold(
-        history,
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=FoldPolicy(max_tokens=2_000),
-    )
-    lines = str(plain(folded.messages[1])["content"]).split("\n")
+    lines = note_of(await folded(history)).split("\n")
     if label not in lines:
         return []
-    below = []
-    for line in lines[lines.index(label) + 1 :]:
-        if not line[:1].isdigit():
-            break
-        below.append(line.partition(" user: ")[2])
-    return below
+    below = takewhile(lambda line: line[:1].isdigit(), lines[lines.index(label) + 1 :])
+    return [line.partition(" user: ")[2] for line in below]
 
 
 @pytest.mark.parametrize(
@@ -101,27 +84,35 @@ async def test_what_is_over_with_its_answer_is_not_listed_t_07(text: str) -> Non
     assert await section([said("user", text)], HELD) == []
 
 
-async def test_a_line_before_a_request_holds_and_a_form_behind_it_does_not_t_07() -> None:
-    before = said("user", "Use metric units.\nHow long is the bridge?")
-    behind = said("user", "How long is the bridge? Digits only, please.")
-    assert await section([before], HELD) == ["Use metric units."]
-    assert await section([behind], HELD) == []
-
-
 @pytest.mark.parametrize(
     ("line", "held"),
     [
+        ("Use metric units.\nHow long is the bridge?", ["Use metric units."]),
+        ("How long is the bridge? Digits only, please.", []),
         ("Do not touch plan.md. How long is the bridge?", ["Do not touch plan.md."]),
         ("Keep it short. Omit logos. How long is it?", ["Keep it short. Omit logos."]),
         ("The bridge always opens at noon. When does it close?", []),
         ("If it rains, we go home. How long is the bridge?", []),
         ("How long is the bridge? Use metric units.", []),
         ("Do not touch plan.md. Find a bridge.", []),
+        # typed behind a text of others
+        (
+            "The sign reads:\nNo guests.\nAlways knock.\n\nNever quote it. What does it mean?",
+            ["Never quote it."],
+        ),
+        (
+            "Here is the code:\n```\nwait()\n```\nFix it, and never change its name.",
+            ["Fix it, and never change its name."],
+        ),
+        # a frame stands with what it frames
+        (
+            "For the rest of this session. end with a short joke.\nThe sky is grey today.",
+            ["For the rest of this session. end with a short joke."],
+        ),
+        ("From now on:\nNumber the pages.", ["From now on: Number the pages."]),
     ],
 )
-async def test_commands_hold_before_a_question_in_their_line_t_07(
-    line: str, held: list[str]
-) -> None:
+async def test_only_what_the_user_commands_holds_t_07(line: str, held: list[str]) -> None:
     assert await section([said("user", line)], HELD) == held
 
 
@@ -132,30 +123,12 @@ async def test_what_was_said_within_a_long_message_is_quoted_t_07() -> None:
     assert "Deliveries come to 9 Canal Street." in quotes
 
 
-async def test_a_frame_stands_with_what_it_frames_t_07() -> None:
-    text = "For the rest of this session. end with a short joke.\nThe sky is grey today."
-    assert await section([said("user", text)], HELD) == [text.split("\n", maxsplit=1)[0]]
-    text = "From now on:\nNumber the pages."
-    assert await section([said("user", text)], HELD) == ["From now on: Number the pages."]
-
-
 @pytest.mark.parametrize("paste", ["```\nNever sleep.\n```", "The guide is long. " * 60])
 async def test_the_frame_of_a_paste_stands_with_its_pointer_t_07(paste: str) -> None:
     text = f"From now on follow this guide:\n{paste}"
     [line] = await section([said("user", text)], HELD)
     assert line.startswith("From now on follow this guide: [a pasted text follows: id ")
     assert line.endswith(" /2]")
-
-
-@pytest.mark.parametrize(
-    "paste",
-    [
-        "Never sleep here. " + "The guide is long. " * 60,
-        "The guide is long.\n" * 50 + "- Never sleep here.\n" + "The guide is long.\n" * 20,
-    ],
-)
-async def test_pasted_text_never_binds_t_07(paste: str) -> None:
-    assert await section([said("user", paste)], HELD) == []
 
 
 @pytest.mark.parametrize(
@@ -170,17 +143,13 @@ async def test_pasted_text_never_binds_t_07(paste: str) -> None:
         'The sign says "never sleep here" in red.',
         "def wait(user):\n    # never sleep here\n    return user.ready\n\nIs it safe?",
         "2026-11-02 10:14:11 never sleep here\nWhy?",
+        # long texts
+        "Never sleep here. " + "The guide is long. " * 60,
+        "The guide is long.\n" * 50 + "- Never sleep here.\n" + "The guide is long.\n" * 20,
     ],
 )
-async def test_a_short_text_of_others_never_binds_t_07(text: str) -> None:
+async def test_a_text_of_others_never_binds_t_07(text: str) -> None:
     assert await section([said("user", text)], HELD) == []
-
-
-async def test_what_is_typed_behind_a_text_of_others_holds_t_07() -> None:
-    text = "The sign reads:\nNo guests.\nAlways knock.\n\nNever quote it. What does it mean?"
-    assert await section([said("user", text)], HELD) == ["Never quote it."]
-    text = "Here is the code:\n```\nwait()\n```\nFix it, and never change its name."
-    assert await section([said("user", text)], HELD) == ["Fix it, and never change its name."]
 
 
 @pytest.mark.parametrize(
@@ -231,8 +200,8 @@ async def test_a_consent_is_listed_with_its_calls_and_holds_no_more_t_07() -> No
     messages = [
         said("assistant", "Shall I book it?"),
         said("user", "Yes, please book it. Only use my blue card."),
-        *called("find"),
-        *called("book"),
+        *call_and_output(1, "find", {}, "done"),
+        *call_and_output(2, "book", {}, "done"),
         said("user", "No, don't cancel the other one."),
         said("assistant", "Then it stays."),
     ]
@@ -255,61 +224,59 @@ async def test_a_no_that_corrects_is_no_refusal_t_07() -> None:
 async def test_the_latest_task_is_listed_unless_a_newer_one_is_in_view(
     last: str, *, expected: bool
 ) -> None:
-    consents = [said("assistant", "It is noted. " * 120), said("user", "Yes, go on.")] * 8
-    messages = [said("user", "Compare both\noffers."), *consents]
-    answer = said("assistant", "It is noted. " * 300)
-    history = [*messages, said("assistant", "Shall I?"), said("user", last), answer]
-    folded = await fold(
-        history,
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=FoldPolicy(max_tokens=2_000),
-    )
-    note = str(plain(folded.messages[0])["content"])
+    history = [
+        said("user", "Compare both\noffers."),
+        *([said("assistant", "It is noted. " * 120), said("user", "Yes, go on.")] * 8),
+        said("assistant", "Shall I?"),
+        said("user", last),
+        said("assistant", "It is noted. " * 300),
+    ]
     task = "\nThe user's latest task up to message 20:\n1 user: Compare both offers.\n"
-    assert (task in note) is expected
+    assert (task in note_of(await folded(history))) is expected
+
+
+def parcels(count: int) -> list[Any]:
+    """Return messages with a rule each, and their answers."""
+    messages = []
+    for number in range(count):
+        messages += [said("user", f"Never send parcel {number} to the depot.")]
+        messages += [said("assistant", "Fine.")]
+    return messages
 
 
 @pytest.mark.parametrize("count", [40, 70])
 async def test_what_was_said_takes_the_room_that_others_leave_t_07(count: int) -> None:
-    rules = [f"Never send parcel {number} to the depot." for number in range(count)]
-    messages = []
-    for rule in rules:
-        messages += [said("user", rule), said("assistant", "Fine.")]
+    messages = parcels(count)
     listed = await section(messages, HELD)
-    assert listed == rules[: len(listed)], "the oldest come first"
+    oldest = [message["content"] for message in messages[: 2 * len(listed) : 2]]
+    assert listed == oldest, "the oldest come first"
     assert len(listed) >= 40, "its share alone has room for fewer"
 
 
 async def test_what_takes_a_rule_back_is_listed_where_room_is_short_t_07() -> None:
-    messages = []
-    for number in range(70):
-        messages += [said("user", f"Never send parcel {number} to the depot.")]
-        messages += [said("assistant", "Fine.")]
     change = "You can send parcel 3 again."
-    listed = await section([*messages, said("user", change)], HELD)
+    listed = await section([*parcels(70), said("user", change)], HELD)
     assert 30 < len(listed) < 70
     assert listed[-1] == change
 
 
-async def test_a_folded_image_is_named_and_can_be_read_back() -> None:
-    message = {"role": "user", "content": [{"type": "text", "text": "The plan."}, IMAGE]}
+async def test_a_folded_image_is_named_t_14() -> None:
+    message = said("user", [{"type": "text", "text": "The plan."}, IMAGE])
+    more = [said("assistant", "z " * 2_000), said("user", "Go on with the rest.")] * 2
+    note = note_of(await folded([message, *more], 3_000))
+    assert "; image, 1,600 tokens, not shown" in note
+
+
+async def test_a_folded_image_can_be_read_back() -> None:
+    message = said("user", [{"type": "text", "text": "The plan."}, IMAGE])
     store = InMemoryContextPointerStore()
-    history = [message, *conversation(40)[1:]]
-    policy = FoldPolicy(max_tokens=3_000)
-    folded = await fold(history, store=store, session_id="s", policy=policy)
-    pointer_id = folded.parts[-1].pointer_id
-    for part in folded.parts:
-        if part.kind == "messages" and part.first == 1:
-            pointer_id = part.pointer_id
-    short = [message, *[said("assistant", "z " * 2_000), said("user", "Go on with the rest.")] * 2]
-    named = await fold(short, store=store, session_id="t", policy=policy)
-    assert "; image, 1,600 tokens, not shown" in str(plain(named.messages[0])["content"])
+    result = await folded([message, *conversation(40)[1:]], 3_000, store=store)
+    [part] = (part for part in result.parts if (part.kind, part.first) == ("messages", 1))
     reader = Session(store, session_id="s").reader()
-    reading = await reader.run({"id": pointer_id, "path": "/1/content/1"})
+    arguments = {"id": part.pointer_id, "path": "/1/content/1"}
+    reading = await reader.run(arguments)
     text = reading.text
     while reading.cursor:
-        arguments = {"id": pointer_id, "path": "/1/content/1"}
         reading = await reader.run({**arguments, "cursor": reading.cursor})
         text += reading.text
     assert json.loads(text) == IMAGE

@@ -7,28 +7,24 @@ from typing import Any
 
 import pytest
 
-from llm_common.history import FoldPolicy, Message, fold, search_history
+from llm_common.history import Folded, Message, search_history
 from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import ContextPointerStore, InMemoryContextPointerStore
 from llm_common.storage import MemoryBlobStore
 from tests.context.samples import CharacterCounter
+from tests.history.conversations import calls_for, folded, said
 
 
-def call_and_output(number: int, name: str, args: dict[str, Any], output: str) -> list[Message]:
+def use_and_result(number: int, name: str, args: dict[str, Any], output: str) -> list[Message]:
+    """Return a call in Anthropic's shape, and its output."""
     call = {"type": "tool_use", "id": f"c{number}", "name": name, "input": args}
     result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": output}
-    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return [said("assistant", [call]), said("user", [result])]
 
 
-async def parts_of(messages: list[Message], policy: FoldPolicy) -> list[tuple[str, int]]:
-    folded = await fold(
-        messages,
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=policy,
-        counter=CharacterCounter(),
-    )
-    return [(part.kind, part.first) for part in folded.parts]
+async def folded_at(messages: list[Any], max_tokens: int, **more: Any) -> Folded:
+    """Return a history folded with a token for each character."""
+    return await folded(messages, max_tokens, counter=CharacterCounter(), **more)
 
 
 READ: dict[str, Any] = {"path": "a", "lines": 5}
@@ -44,54 +40,48 @@ READ: dict[str, Any] = {"path": "a", "lines": 5}
     ],
 )
 async def test_a_step_takes_the_largest_outputs(target: float, expected: list[int]) -> None:
-    messages: list[Message] = [{"role": "user", "content": "Compare the files."}]
-    messages += call_and_output(0, "read", READ, "a" * 1_700)
-    messages += call_and_output(1, "read", READ, "b" * 1_600)
-    messages += call_and_output(2, "read", READ, "c" * 1_400)
-    messages += call_and_output(3, "list", READ, "d" * 1_800)
-    messages += call_and_output(4, "find", READ, "e" * 2_000)
-    messages.append({"role": "user", "content": "u" * 700})
-    parts = await parts_of(messages, FoldPolicy(max_tokens=10_000, target_share=target))
-    assert parts == [("output", position) for position in expected]
+    messages = [
+        said("user", "Compare the files."),
+        *use_and_result(0, "read", READ, "a" * 1_700),
+        *use_and_result(1, "read", READ, "b" * 1_600),
+        *use_and_result(2, "read", READ, "c" * 1_400),
+        *use_and_result(3, "list", READ, "d" * 1_800),
+        *use_and_result(4, "find", READ, "e" * 2_000),
+        said("user", "u" * 700),
+    ]
+    parts = (await folded_at(messages, 10_000, target_share=target)).parts
+    assert [(part.kind, part.first) for part in parts] == [("output", n) for n in expected]
 
 
 async def test_two_outputs_of_one_call_are_both_restored() -> None:
     store = InMemoryContextPointerStore()
     outputs = ["alpha " * 400, "beta " * 400]
-    messages: list[Message] = [{"role": "user", "content": "Read it twice."}]
-    for number, output in enumerate(outputs):
-        messages += call_and_output(number, "read", READ, output)
-    messages.append({"role": "user", "content": "u" * 700})
-    folded = await fold(
-        messages,
-        store=store,
-        session_id="s",
-        policy=FoldPolicy(max_tokens=5_000, target_share=0.4),
-        counter=CharacterCounter(),
-    )
-    assert [part.kind for part in folded.parts] == ["output", "output"]
-    ids = [part.pointer_id for part in folded.parts]
-    assert [json.loads(store.load_payload(one, query_id="s")[1]) for one in ids] == outputs
+    messages = [
+        said("user", "Read it twice."),
+        *use_and_result(0, "read", READ, outputs[0]),
+        *use_and_result(1, "read", READ, outputs[1]),
+        said("user", "u" * 700),
+    ]
+    parts = (await folded_at(messages, 5_000, target_share=0.4, store=store)).parts
+    assert [part.kind for part in parts] == ["output", "output"]
+    payloads = [store.load_payload(part.pointer_id, query_id="s")[1] for part in parts]
+    assert [json.loads(payload) for payload in payloads] == outputs
 
 
 async def test_an_output_keeps_its_pointer_while_another_call_has_the_short_id() -> None:
-    messages: list[Message] = [{"role": "user", "content": "Read it."}]
-    messages += call_and_output(0, "read", READ, "alpha " * 400)
-    messages.append({"role": "user", "content": "u" * 2_000})
-    policy = FoldPolicy(max_tokens=4_000, target_share=0.9)
+    output = use_and_result(0, "read", READ, "alpha " * 400)
+    messages = [said("user", "Read it."), *output, said("user", "u" * 2_000)]
     blobs = MemoryBlobStore()
     store = ContextPointerStore(LockedRecords(blobs))
-    await fold(messages, store=store, session_id="s", policy=policy, counter=CharacterCounter())
+    await folded_at(messages, 4_000, target_share=0.9, store=store)
     [pointer] = store.list(query_id="s")
     other = pointer.model_copy(update={"tool_name": "other"})
     blobs.put(f"s/{pointer.pointer_id}.meta.json", other.model_dump_json().encode())
 
-    folded = await fold(
-        messages, store=store, session_id="s", policy=policy, counter=CharacterCounter()
-    )
-    [part] = folded.parts
+    result = await folded_at(messages, 4_000, target_share=0.9, store=store)
+    [part] = result.parts
     assert len(part.pointer_id) == 16
-    assert f"under the id {part.pointer_id} and not" in str(folded.messages[2])
+    assert f"under the id {part.pointer_id} and not" in str(result.messages[2])
     assert json.loads(store.load_payload(part.pointer_id, query_id="s")[1]) == "alpha " * 400
 
 
@@ -100,23 +90,12 @@ async def test_a_part_is_saved_again_after_half_of_its_life(
     age_s: int, is_saved_again: bool
 ) -> None:
     blobs = MemoryBlobStore()
-    messages = [{"role": "user", "content": f"{number} " + "x" * 90} for number in range(40)]
-    policy = FoldPolicy(max_tokens=2_000)
-
-    def store_of(age: int) -> ContextPointerStore:
-        earlier = timedelta(seconds=age)
-        return ContextPointerStore(LockedRecords(blobs), clock=lambda: datetime.now(UTC) - earlier)
+    messages = [said("user", f"{number} " + "x" * 90) for number in range(40)]
 
     async def fold_at(age: int) -> list[str]:
-        store = store_of(age)
-        await fold(
-            messages,
-            store=store,
-            session_id="s",
-            policy=policy,
-            ttl_s=1_000.0,
-            counter=CharacterCounter(),
-        )
+        earlier = timedelta(seconds=age)
+        store = ContextPointerStore(LockedRecords(blobs), clock=lambda: datetime.now(UTC) - earlier)
+        await folded_at(messages, 2_000, store=store, ttl_s=1_000.0)
         return [pointer.created_at for pointer in store.list(query_id="s")]
 
     before = await fold_at(age_s)
@@ -135,58 +114,36 @@ async def test_a_search_returns_at_most_twenty_matches(limit: int, matches: int)
 
 
 async def test_an_output_without_its_call_is_stored_as_of_a_tool() -> None:
-    messages: list[Message] = [
-        {"role": "user", "content": "Go on."},
-        {"role": "tool", "tool_call_id": "lost", "content": "alpha " * 400},
-        {"role": "user", "content": "u" * 2_000},
-    ]
+    lost = {"role": "tool", "tool_call_id": "lost", "content": "alpha " * 400}
     store = InMemoryContextPointerStore()
-    await fold(
-        messages,
-        store=store,
-        session_id="s",
-        policy=FoldPolicy(max_tokens=4_000, target_share=0.9),
-        counter=CharacterCounter(),
-    )
+    messages = [said("user", "Go on."), lost, said("user", "u" * 2_000)]
+    await folded_at(messages, 4_000, target_share=0.9, store=store)
     [pointer] = store.list(query_id="s")
     assert (pointer.tool_name, pointer.args) == ("tool", {"arguments": None})
 
 
 async def test_the_largest_limit_that_does_not_fold_is_the_size() -> None:
-    messages: list[Message] = [{"role": "user", "content": "x" * 196} for _ in range(5)]
-    store = InMemoryContextPointerStore()
-    for max_tokens, is_folded in ((1_000, False), (999, True)):
-        folded = await fold(
-            messages,
-            store=store,
-            session_id="s",
-            policy=FoldPolicy(max_tokens=max_tokens),
-            counter=CharacterCounter(),
-        )
-        assert (folded.tokens == 1_000, bool(folded.parts)) == (not is_folded, is_folded)
+    messages = [said("user", "x" * 196)] * 5
+    fitting, folded_away = await folded_at(messages, 1_000), await folded_at(messages, 999)
+    assert (fitting.tokens, fitting.parts) == (1_000, ())
+    assert folded_away.parts
 
 
 async def test_a_folded_message_has_its_output_and_not_the_line_in_its_place() -> None:
     store = InMemoryContextPointerStore()
-    messages: list[Message] = [{"role": "user", "content": "Read it."}]
-    messages += call_and_output(0, "read", READ, "alpha " * 400)
-    messages += [
-        {"role": "assistant", "content": "x" * 900},
-        {"role": "assistant", "content": "y" * 900},
-        {"role": "user", "content": "u" * 1_600},
+    messages = [
+        said("user", "Read it."),
+        *use_and_result(0, "read", READ, "alpha " * 400),
+        *(said("assistant", "x" * 900), said("assistant", "y" * 900)),
+        said("user", "u" * 1_600),
     ]
-    folded = await fold(
-        messages,
-        store=store,
-        session_id="s",
-        policy=FoldPolicy(max_tokens=4_000, target_share=0.9, note_share=0.2),
-        counter=CharacterCounter(),
-    )
-    assert [(part.kind, part.first, part.last) for part in folded.parts] == [
+    shares = {"target_share": 0.9, "note_share": 0.2}
+    parts = (await folded_at(messages, 4_000, store=store, **shares)).parts
+    assert [(part.kind, part.first, part.last) for part in parts] == [
         ("output", 3, 3),
         ("messages", 1, 4),
     ]
-    stored = json.loads(store.load_payload(folded.parts[1].pointer_id, query_id="s")[1])
+    stored = json.loads(store.load_payload(parts[1].pointer_id, query_id="s")[1])
     assert list(stored.values()) == messages[:4]
 
 
@@ -204,33 +161,26 @@ def of_empty_ids(calls: list[tuple[str, str]], *, is_openai: bool) -> list[Messa
 @pytest.mark.parametrize("is_openai", [True, False])
 async def test_outputs_of_calls_with_one_id_belong_to_their_own_tools(is_openai: bool) -> None:
     outputs = {"weather": "rain " * 400, "stock": "price " * 400}
-    messages: list[Message] = [{"role": "user", "content": "Compare both."}]
-    messages += of_empty_ids([*outputs.items()], is_openai=is_openai)
-    messages += of_empty_ids([("stock", "low " * 20)], is_openai=is_openai)
-    messages.append({"role": "user", "content": "u" * 1_500})
+    messages = [
+        said("user", "Compare both."),
+        *of_empty_ids([*outputs.items()], is_openai=is_openai),
+        *of_empty_ids([("stock", "low " * 20)], is_openai=is_openai),
+        said("user", "u" * 1_500),
+    ]
     store = InMemoryContextPointerStore()
-    folded = await fold(
-        messages,
-        store=store,
-        session_id="s",
-        policy=FoldPolicy(max_tokens=5_500, target_share=0.6),
-        counter=CharacterCounter(),
-    )
-    assert [part.kind for part in folded.parts] == ["output", "output"]
+    result = await folded_at(messages, 5_500, target_share=0.6, store=store)
+    assert [part.kind for part in result.parts] == ["output", "output"]
     assert {pointer.tool_name for pointer in store.list(query_id="s")} == {*outputs}
-    for part in folded.parts:
+    for part in result.parts:
         pointer, payload = store.load_payload(part.pointer_id, query_id="s")
         assert json.loads(payload) == outputs[pointer.tool_name]
-        assert f"tokens of {pointer.tool_name} were here" in str(folded.messages)
-        assert f"under the id {part.pointer_id} and not" in str(folded.messages)
+        assert f"tokens of {pointer.tool_name} were here" in str(result.messages)
+        assert f"under the id {part.pointer_id} and not" in str(result.messages)
 
 
 @pytest.mark.torture
 async def test_the_time_grows_with_the_outputs_and_not_with_their_square() -> None:
-    messages: list[Message] = [{"role": "user", "content": "Read all."}]
-    for number in range(2_000):
-        messages += call_and_output(number, "read", {"number": number}, f"{number} alpha " * 80)
+    messages = calls_for("Read all.", *(f"{number} alpha " * 80 for number in range(2_000)))
     started = time.process_time()
-    parts = await parts_of(messages, FoldPolicy(max_tokens=8_000))
-    assert len(parts) > 2_000
+    assert len((await folded_at(messages, 8_000)).parts) > 2_000
     assert time.process_time() - started < 4

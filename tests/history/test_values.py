@@ -7,39 +7,23 @@ from typing import Any
 
 import pytest
 
-from llm_common.history import FoldPolicy, fold
-from llm_common.pointers.store import InMemoryContextPointerStore
-from tests.history.conversations import conversation, plain
+from tests.history.conversations import call_and_output, conversation, folded, note_of, said
 
 
-def called(number: int, args: dict[str, Any], output: object) -> list[dict[str, Any]]:
-    function = {"name": "lookup", "arguments": json.dumps(args)}
-    return [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": f"v{number}", "function": function}],
-        },
-        {"role": "tool", "tool_call_id": f"v{number}", "content": json.dumps(output)},
-    ]
-
-
-async def note_of(start: list[dict[str, Any]], limit: int = 2_000) -> str:
-    folded = await fold(
-        [*start, *conversation(40)[1:]],
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=FoldPolicy(max_tokens=limit),
-    )
-    return str(plain(folded.messages[0])["content"])
+async def note_after(start: list[dict[str, Any]]) -> str:
+    """Return the note of a history that begins with these messages."""
+    return note_of(await folded([*start, *conversation(40)[1:]]))
 
 
 async def test_values_are_listed_by_their_fields_those_in_calls_first() -> None:
-    start = called(
-        1, {"user_id": "mia_li_3668"}, {"payments": [{"id": "card_77"}], "note": "x" * 300}
+    paid = {"payments": [{"id": "card_77"}], "note": "x" * 300}
+    flights = [{"code": "HAT110"}, {"code": "HAT172"}]
+    note = await note_after(
+        [
+            *call_and_output(1, "lookup", {"user_id": "mia_li_3668"}, json.dumps(paid)),
+            *call_and_output(2, "lookup", {"payment_id": "card_77"}, json.dumps(flights)),
+        ]
     )
-    start += called(2, {"payment_id": "card_77"}, [{"code": "HAT110"}, {"code": "HAT172"}])
-    note = await note_of(start)
     line = re.search(r"^Values: (.*)$", note, re.MULTILINE)
     assert line is not None
     assert "payment_id card_77" in line[1]
@@ -49,49 +33,39 @@ async def test_values_are_listed_by_their_fields_those_in_calls_first() -> None:
     assert "xxx" not in line[1]
 
 
-async def test_values_that_the_model_sees_are_not_repeated() -> None:
-    messages = [*called(1, {"id": "AB-1234"}, "ok"), *conversation(40)[1:]]
-    messages.append({"role": "user", "content": "And AB-1234?"})
-    folded = await fold(
-        messages,
-        store=InMemoryContextPointerStore(),
-        session_id="s",
-        policy=FoldPolicy(max_tokens=2_000, target_share=0.9),
-    )
-    note = str(plain(folded.messages[0])["content"])
-    assert "Values: " in note
-
-
-@pytest.mark.parametrize("output", ["a" * 40_000 + "-", "-" * 50_000 + "!", "\n" * 60_000 + "."])
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("a" * 40_000 + "-", "-" * 50_000 + "!", "\n" * 60_000 + "."),
+        *(
+            f"sequence: {word}"
+            for word in ("ACGT" * 25_000 + ".", "a." * 25_000 + "!", "~/" * 15_000)
+        ),
+    ],
+)
 async def test_long_odd_outputs_are_folded_in_linear_time(output: str) -> None:
-    start = called(1, {"id": "AB-1234"}, "ok")
-    start[1]["content"] = output
+    start = call_and_output(1, "lookup", {"id": "AB-1234"}, f"ticket TK-4711, {output}")
     begin = time.process_time()
-    note = await note_of(start)
-    assert time.process_time() - begin < 4
+    note = await note_after([*start, said("assistant", "\n" * 25_000 + "The id is EF-5678.")])
+    assert time.process_time() - begin < 5
     assert "AB-1234" in note
-
-
-@pytest.mark.parametrize("word", ["ACGT" * 25_000 + ".", "a." * 25_000 + "!", "~/" * 15_000])
-async def test_a_long_word_in_an_output_takes_linear_time(word: str) -> None:
-    started = time.process_time()
-    note = await note_of(called(1, {"id": "AB-1234"}, f"ticket TK-4711, sequence: {word}"))
-    assert time.process_time() - started < 5
     assert "TK-4711" in note
+    assert "EF-5678" in note
+
+
+async def test_values_that_the_model_sees_are_not_repeated() -> None:
+    start = call_and_output(1, "lookup", {"id": "AB-1234", "of": "AB-5678"}, "ok")
+    newest = [said("user", "And AB-1234?"), said("assistant", "so " * 900)]
+    note = note_of(await folded([*start, *conversation(40)[1:], *newest], target_share=0.9))
+    [values] = re.findall(r"^Values: (.*)$", note, re.MULTILINE)
+    assert "AB-5678" in values
+    assert "AB-1234" not in values
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}")])
 async def test_a_deeply_nested_output_is_folded(opening: str, closing: str) -> None:
     deep = opening * 1_000 + "4711" + closing * 1_000
-    turn = called(1, {}, "")
-    turn[1]["content"] = deep
-    turn[0]["tool_calls"][0]["function"]["arguments"] = deep
-    note = await note_of([*turn, *called(2, {}, {"a": [{"b": "AB-1234"}]})])
-    assert "AB-1234" in note
-
-
-async def test_empty_lines_take_linear_time() -> None:
-    started = time.process_time()
-    note = await note_of([{"role": "assistant", "content": "\n" * 25_000 + "The id is AB-1234."}])
-    assert time.process_time() - started < 5
-    assert "AB-1234" in note
+    call, output = call_and_output(1, "lookup", {}, deep)
+    call["tool_calls"][0]["function"]["arguments"] = deep
+    nested = json.dumps({"a": [{"b": "AB-1234"}]})
+    assert "AB-1234" in await note_after([call, output, *call_and_output(2, "lookup", {}, nested)])
