@@ -92,6 +92,8 @@ async def test_what_is_over_with_its_answer_is_not_listed_t_07(text: str) -> Non
         ("Do not touch plan.md. How long is the bridge?", ["Do not touch plan.md."]),
         ("Keep it short. Omit logos. How long is it?", ["Keep it short. Omit logos."]),
         ("The bridge always opens at noon. When does it close?", []),
+        ("The gate must always be shut. Who shuts it?", []),
+        ("When it rains, the gate must stay shut. Who shuts it?", []),
         ("If it rains, we go home. How long is the bridge?", []),
         ("How long is the bridge? Use metric units.", []),
         ("Do not touch plan.md. Find a bridge.", []),
