@@ -5,16 +5,11 @@ from typing import Any, NamedTuple
 
 from llm_common.agents import (
     ContextRelevanceSelector,
-    PlannedTask,
     ToolSelectionConfig,
-    ToolSelector,
 )
 from llm_common.core import Attempt
-from llm_common.tools import ToolRegistry
-from tests.selection.doubles import candidate
+from tests.selection.doubles import candidate, select_tools
 from tests.selection.odd_replies import OTHER, SOUND_CALL, SOUND_ID
-
-__all__ = ["CHOOSERS", "SOUND_CHOICE", "Chooser", "Outcome"]
 
 
 class Outcome(NamedTuple):
@@ -29,17 +24,6 @@ class Outcome(NamedTuple):
 Chooser = Callable[..., Awaitable[Outcome]]
 
 
-def get_weather(city: str) -> str:
-    """Forecasts the weather."""
-    return city
-
-
-def search_web(query: str) -> str:
-    """Finds pages."""
-    return query
-
-
-_REGISTRY = ToolRegistry([get_weather, search_web])
 _CANDIDATES = [candidate(SOUND_ID), candidate(OTHER)]
 
 
@@ -53,10 +37,7 @@ async def choose_tools(
     config = ToolSelectionConfig(
         model="test-model", timeout_s=timeout_s, fallback_model=fallback_model
     )
-    task = PlannedTask(id=1, description="Compare the weather")
-    selection = await ToolSelector(client, config).select_detailed(
-        task=task, tool_registry=_REGISTRY, query=query
-    )
+    selection = await select_tools(client, config=config, query=query)
     chosen = [{"tool": call.tool, "args": call.args} for call in selection.calls]
     return Outcome(chosen, selection.status, selection.attempts)
 

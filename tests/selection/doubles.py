@@ -2,9 +2,42 @@
 
 from typing import Any
 
-from llm_common.agents import ContextPointer
+from llm_common.agents import (
+    ContextPointer,
+    PlannedTask,
+    ToolSelection,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.tools import ToolRegistry
 
-__all__ = ["FixedRegistry", "candidate"]
+TASK = PlannedTask(id=1, description="Compare the weather")
+
+
+def get_weather(city: str, days: int = 1) -> str:
+    """Forecasts the weather."""
+    return f"{city} {days}"
+
+
+def search_web(query: str) -> str:
+    """Finds pages."""
+    return query
+
+
+REGISTRY = ToolRegistry([get_weather, search_web])
+
+
+async def select_tools(
+    client: Any,
+    registry: Any = REGISTRY,
+    config: ToolSelectionConfig | None = None,
+    *,
+    task: PlannedTask = TASK,
+    **options: Any,
+) -> ToolSelection:
+    """Let a model choose tools."""
+    selector = ToolSelector(client, config or ToolSelectionConfig())
+    return await selector.select_detailed(task=task, tool_registry=registry, **options)
 
 
 def candidate(pointer_id: str = "24248a36f5e3", **fields: Any) -> ContextPointer:

@@ -1,33 +1,18 @@
 """Tests which model is asked if none is configured."""
 
-import json
 
 import pytest
 
-from llm_common.agents import (
-    PlannedTask,
-    ToolSelectionConfig,
-    ToolSelector,
-)
+from llm_common.agents import ToolSelectionConfig, ToolSelector
 from llm_common.errors import ModelNotFoundError
 from llm_common.testing import ScriptedClient
-from llm_common.tools import ToolRegistry
+from tests.selection.doubles import REGISTRY, TASK
 
-TASK = PlannedTask(id=1, description="What does Apple trade at?")
-CALL = json.dumps({"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}}]})
 VARIABLE = "LLM_COMMON_TOOL_SELECTION_MODEL"
 
 
-def get_price(ticker: str) -> str:
-    """The price of a share."""
-    return ticker
-
-
-REGISTRY = ToolRegistry([get_price])
-
-
 def scripted(provider: str | None, model: str | None) -> ScriptedClient:
-    client = ScriptedClient([CALL])
+    client = ScriptedClient(['{"calls": []}'])
     client.provider, client.default_model = provider, model
     return client
 

@@ -22,11 +22,10 @@ from llm_common.selection.catalogue import read_catalogue
 from llm_common.testing import ScriptedClient
 from llm_common.tools.signature import signature
 from tests.selection.choosers import CHOOSERS, SOUND_CHOICE
-from tests.selection.doubles import FixedRegistry, candidate
+from tests.selection.doubles import TASK, FixedRegistry, candidate, select_tools
 from tests.selection.odd_replies import SOUND
 from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives, nested_objects
 
-TASK = PlannedTask(id=1, description="Weather in Ulm")
 CALL = json.dumps({"calls": [{"tool": "tool_00", "args": {"x": "a"}}]})
 POINTER = candidate()
 
@@ -44,8 +43,7 @@ def tools(parameters: dict[str, Any], count: int = 25) -> FixedRegistry:
 )
 async def test_a_tool_with_a_hostile_schema_can_be_chosen(parameters: dict[str, Any]) -> None:
     started = time.monotonic()
-    selector = ToolSelector(ScriptedClient([CALL]), ToolSelectionConfig(timeout_s=30))
-    selection = await selector.select_detailed(task=TASK, tool_registry=tools(parameters))
+    selection = await select_tools(ScriptedClient([CALL]), tools(parameters))
     assert (selection.status, selection.tools_shown) == ("ok", 25)
     lexical = await LexicalToolSelector(ToolSelectionConfig()).select_detailed(
         task=TASK, tool_registry=tools(parameters)
@@ -158,12 +156,9 @@ async def test_the_shortlist_ranks_each_sub_task_s2_14() -> None:
         for name in (*(f"weather_{number}" for number in range(30)), "send_invoice")
     ]
     client = ScriptedClient(['{"calls": []}'])
-    task = PlannedTask(
-        id=1, description="weather", sub_tasks=[SubTask(id=1, description="send the invoice")]
-    )
+    part = SubTask(id=1, description="send the invoice")
+    task = PlannedTask(id=1, description="weather", sub_tasks=[part])
     config = ToolSelectionConfig(max_catalogue_tokens=120, shortlist_tools=3)
-    await ToolSelector(client, config).select_detailed(
-        task=task, tool_registry=FixedRegistry(offered)
-    )
+    await select_tools(client, FixedRegistry(offered), config, task=task)
     user = str(client.calls[0].messages[1].content)
     assert '"name":"send_invoice"' in user.partition("Task:")[0]

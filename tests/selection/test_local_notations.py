@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import PlannedTask, ToolSelection, ToolSelectionConfig, ToolSelector
+from llm_common.agents import ToolSelection
 from llm_common.core import LLMResponse
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
+from tests.selection.doubles import select_tools
 
 OSLO = {"city": "Oslo"}
 OSLO_JSON = json.dumps({"name": "get_weather", "arguments": OSLO})
@@ -134,23 +135,19 @@ REFUSED = {
 }
 
 
+async def get_weather(city: str, days: int = 1) -> str:
+    """Return the weather of a city."""
+    return f"{city} {days}"
+
+
+async def plan_trip(days: int, stops: list[str], *, by_train: bool = False) -> str:
+    """Plan a trip."""
+    return f"{days} {stops} {by_train}"
+
+
 async def selected(reply: str, **fields: Any) -> ToolSelection:
-    registry = ToolRegistry()
-
-    @registry.tool
-    async def get_weather(city: str, days: int = 1) -> str:
-        """Return the weather of a city."""
-        return f"{city} {days}"
-
-    @registry.tool
-    async def plan_trip(days: int, stops: list[str], *, by_train: bool = False) -> str:
-        """Plan a trip."""
-        return f"{days} {stops} {by_train}"
-
     client = ScriptedClient([LLMResponse(id="r", content=reply, model="m", **fields)])
-    return await ToolSelector(client, ToolSelectionConfig(model="m")).select_detailed(
-        task=PlannedTask(id=1, description="Weather in Oslo"), tool_registry=registry
-    )
+    return await select_tools(client, ToolRegistry([get_weather, plan_trip]))
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import PlannedTask, ToolSelection, ToolSelectionConfig, ToolSelector
+from llm_common.agents import ToolSelection
 from llm_common.selection.tool_calls import read_leniently
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
+from tests.selection.doubles import search_web, select_tools
 
-TASK = PlannedTask(id=1, description="weather")
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -39,18 +39,12 @@ def get_weather(city: str, **options: Any) -> str:
     return f"{city} {options}"
 
 
-def search_web(query: str) -> str:
-    """Finds pages."""
-    return query
-
-
 REGISTRY = ToolRegistry([search_web])
 REGISTRY.register(get_weather, parameters=SCHEMA)
 
 
 async def select(*calls: object) -> ToolSelection:
-    selector = ToolSelector(ScriptedClient([json.dumps({"calls": calls})]), ToolSelectionConfig())
-    return await selector.select_detailed(task=TASK, tool_registry=REGISTRY)
+    return await select_tools(ScriptedClient([json.dumps({"calls": calls})]), REGISTRY)
 
 
 def weather(**args: Any) -> dict[str, Any]:

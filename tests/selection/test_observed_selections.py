@@ -11,26 +11,17 @@ from llm_common.agents import (
     ContextRelevanceSelector,
     LexicalRelevanceSelector,
     LexicalToolSelector,
-    PlannedTask,
     RelevanceSelection,
-    ToolRegistry,
     ToolSelection,
     ToolSelectionConfig,
-    ToolSelector,
 )
 from llm_common.errors import LLMConnectionError, LLMStatusError
 from llm_common.testing import ScriptedClient
-from tests.selection.doubles import candidate
+from tests.selection.doubles import TASK, candidate, select_tools
 
-TASK = PlannedTask(id=1, description="Tell the snow in Oslo")
 CONFIG = ToolSelectionConfig(model="a-model", fallback_model="b-model")
 POINTERS = [candidate(f"{number:012x}", summary=f"snow in Oslo {number}") for number in range(60)]
 Chooses = Callable[[ScriptedClient], Awaitable[RelevanceSelection | ToolSelection]]
-
-
-def snow(city: str) -> str:
-    """The snow in a city."""
-    return city
 
 
 BROKEN = MagicMock(get_tools_schema=MagicMock(side_effect=RuntimeError("private words")))
@@ -42,13 +33,11 @@ def outputs(client: ScriptedClient, *, fail_closed: bool = True) -> Awaitable[Re
 
 
 def tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
-    return ToolSelector(client, CONFIG).select_detailed(
-        task=TASK, tool_registry=ToolRegistry([snow])
-    )
+    return select_tools(client, config=CONFIG)
 
 
 def broken_registry(client: ScriptedClient) -> Awaitable[ToolSelection]:
-    return ToolSelector(client, CONFIG).select_detailed(task=TASK, tool_registry=BROKEN)
+    return select_tools(client, BROKEN, CONFIG)
 
 
 def lexical_tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
@@ -112,7 +101,7 @@ async def test_the_endpoints_words_are_told_and_not_logged(
         (tools, ["no JSON", '{"calls": []}'], ("empty", "model", True)),
         (
             tools,
-            ['{"calls": [{"tool": "snow", "args": {"city": "Oslo"}}]}'],
+            ['{"calls": [{"tool": "get_weather", "args": {"city": "Oslo"}}]}'],
             ("ok", "model", False),
         ),
     ],

@@ -9,21 +9,17 @@ from llm_common.agents import Planner, ToolRegistry
 from llm_common.core import Attempt
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ToolFailedError
 from llm_common.testing import ScriptedClient
+from llm_common.tools import Tool
+from tests.selection.doubles import search_web
 
 QUESTION = "What does the open order of Ann Lee cost?"
 
 
-def nothing() -> None:
-    pass
-
-
 def tools(count: int = 2) -> ToolRegistry:
-    registry = ToolRegistry()
-    for number in range(count):
-        registry.register(
-            nothing, name=f"look_up_{number}", description=f"Looks up thing {number}."
-        )
-    return registry
+    described = {f"look_up_{number}": f"Looks up thing {number}." for number in range(count)}
+    return ToolRegistry(
+        [Tool(search_web, name=name, description=text) for name, text in described.items()]
+    )
 
 
 def reply(*tasks: object) -> str:

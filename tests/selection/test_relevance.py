@@ -169,13 +169,16 @@ def test_a_malformed_variable_raises_at_construction_s0_33_s0_40(
 
 
 async def test_keeps_the_models_order_and_caps_after_dropping_s0_34() -> None:
-    client = ScriptedClient([chosen("ffffffffffff", f" {C.upper()}\\n", C, A[:6], B, A)])
-    selection = await detailed(client, max_selected=2)
+    reply = chosen("ffffffffffff", f" {C.upper()}\\n", C, A[:6], "", "x" * 99, B, B.upper(), A)
+    selection = await detailed(ScriptedClient([reply]), max_selected=2)
     assert ids_of(selection) == [C, B]
     assert [(drop.id, drop.reason) for drop in selection.dropped] == [
         ("ffffffffffff", "unknown"),
         (C, "repeat"),
         (A[:6], "unknown"),
+        ("", "unknown"),
+        ("x" * 79 + "…", "unknown"),
+        (B.upper(), "repeat"),
     ]
     assert {choice.pointer_id: choice.reason for choice in selection.choices} == {
         A: "over the cap",
@@ -278,7 +281,7 @@ async def test_the_deadline_comes_from_the_environment_s0_38(
     assert (await detailed(ScriptedClient([hang]))).status == "timeout"
 
 
-async def test_many_candidates_are_shortlisted_by_relevance_s0_39() -> None:
+async def test_ten_thousand_candidates_are_shortlisted_by_relevance_l13_s0_39() -> None:
     many = [
         pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
         for number in range(10_000)
@@ -289,6 +292,7 @@ async def test_many_candidates_are_shortlisted_by_relevance_s0_39() -> None:
     assert selection.pointers == [match]
     assert selection.dropped[0].id == many[0].pointer_id
     assert prompt_of(client).count('{"id":') == 200
+    assert len(prompt_of(client).encode()) < 64 * 1024
     assert [choice.reason for choice in selection.choices].count("not shown") == 9_801
     assert selection.not_shown == 9_801
     assert many[-1].pointer_id in prompt_of(client), "the newest fill the prompt"
@@ -352,27 +356,19 @@ async def test_a_fallback_model_is_asked_once_s0_38() -> None:
     ]
 
 
-async def test_ten_thousand_candidates_become_a_small_prompt_l13_s0_39() -> None:
-    many = [
-        pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
-        for number in range(10_000)
-    ]
-    client = ScriptedClient([chosen(many[77].pointer_id)])
-    selection = await detailed(client, query="what was topic77?", pointers=many)
-    assert selection.pointers == [many[77]]
-    assert prompt_of(client).count('{"id":') == 200
-    assert len(prompt_of(client).encode()) < 64 * 1024
-
-
-@pytest.mark.parametrize("variable", ["CONTEXT_SELECTION_MODEL", "TOOL_SELECTION_MODEL", ""])
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ({}, "LLM_COMMON_CONTEXT_SELECTION_MODEL"),
+        ({}, "LLM_COMMON_TOOL_SELECTION_MODEL"),
+        ({"model": "m-9"}, "the argument `model`"),
+    ],
+)
 async def test_a_model_that_does_not_exist_is_named_with_its_setting(
-    monkeypatch: pytest.MonkeyPatch, variable: str
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, object], setting: str
 ) -> None:
     missing = ModelNotFoundError("the endpoint has no such model", status=404)
-    options: dict[str, object] = {} if variable else {"model": "m-9"}
-    setting = "the argument `model`"
-    if variable:
-        setting = f"LLM_COMMON_{variable}"
+    if not options:
         monkeypatch.setenv(setting, "m-9")
     selection = await detailed(ScriptedClient([missing]), **options)
     assert (selection.status, selection.pointers) == ("error", [])
@@ -386,15 +382,3 @@ async def test_a_ranking_has_time_after_a_model_that_used_up_its_own_s0_36() -> 
     )
     assert ids_of(selection) == [A]
     assert (selection.status, selection.used, selection.fallback) == ("timeout", "lexical", True)
-
-
-async def test_ignored_entries_of_a_reply_are_listed_with_their_reason_s0_34() -> None:
-    other = "dddddddddddd"
-    selection = await detailed(ScriptedClient([chosen(B, other, B.upper(), A, "", "x" * 99)]))
-    assert ids_of(selection) == [B, A]
-    assert [(entry.id, entry.reason) for entry in selection.dropped] == [
-        (other, "unknown"),
-        (B.upper(), "repeat"),
-        ("", "unknown"),
-        ("x" * 79 + "…", "unknown"),
-    ]

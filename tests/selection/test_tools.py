@@ -1,9 +1,9 @@
 """Tests `ToolSelector`: configuration, prompt, replies, failures and limits."""
 
 import asyncio
-import hashlib
 import json
 import logging
+from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -15,7 +15,6 @@ from llm_common.agents import (
     PlannedTask,
     SubTask,
     ToolCall,
-    ToolSelection,
     ToolSelectionConfig,
     ToolSelector,
 )
@@ -32,7 +31,13 @@ from llm_common.errors import (
 )
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
-from tests.selection.doubles import FixedRegistry
+from tests.selection.doubles import (
+    REGISTRY,
+    FixedRegistry,
+    get_weather,
+    search_web,
+    select_tools,
+)
 
 TASK = PlannedTask(
     id=1, description="Compare the weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")]
@@ -47,19 +52,6 @@ VARIABLES = {
 }
 
 
-def get_weather(city: str, days: int = 1) -> str:
-    """Forecasts the weather."""
-    return f"{city} {days}"
-
-
-def search_web(query: str) -> str:
-    """Finds pages."""
-    return query
-
-
-REGISTRY = ToolRegistry([get_weather, search_web])
-
-
 def reply(*calls: object) -> str:
     return json.dumps({"calls": list(calls)})
 
@@ -68,11 +60,7 @@ def weather(city: str = "Ulm", **args: Any) -> dict[str, Any]:
     return {"tool": "get_weather", "args": {"city": city, **args}}
 
 
-async def select(
-    client: Any, registry: Any = REGISTRY, config: ToolSelectionConfig | None = None, **options: Any
-) -> ToolSelection:
-    selector = ToolSelector(client, config or ToolSelectionConfig())
-    return await selector.select_detailed(task=TASK, tool_registry=registry, **options)
+select = partial(select_tools, task=TASK)
 
 
 def texts(client: ScriptedClient, call: int = 0) -> tuple[str, str]:
@@ -83,14 +71,18 @@ def texts(client: ScriptedClient, call: int = 0) -> tuple[str, str]:
 # Configuration
 
 
-def test_the_defaults_are_those_of_the_specification_s2_01() -> None:
-    for config in (
+@pytest.mark.parametrize(
+    "config",
+    [
         ToolSelectionConfig(),
         ToolSelectionConfig.from_env(),
         ToolSelector(ScriptedClient([])).config,
-    ):
-        assert (config.model, config.fallback_model, config.max_calls) == ("glm-4.5-air", None, 5)
-        assert (config.timeout_s, config.temperature, config.fail_closed) == (30, 0.0, True)
+    ],
+    ids=["built", "of the environment", "of a selector"],
+)
+def test_the_defaults_are_those_of_the_specification_s2_01(config: ToolSelectionConfig) -> None:
+    assert (config.model, config.fallback_model, config.max_calls) == ("glm-4.5-air", None, 5)
+    assert (config.timeout_s, config.temperature, config.fail_closed) == (30, 0.0, True)
 
 
 @pytest.mark.parametrize("name", VARIABLES, ids=[f"S2-01 {name}" for name in VARIABLES])
@@ -168,13 +160,15 @@ async def test_a_choice_asks_for_the_json_form_at_temperature_zero_s2_16() -> No
     assert '{"calls": [{"tool": "<exact name from the list>", "args": ' in texts(client)[0]
 
 
-async def test_the_user_message_contains_task_query_and_context_s2_13() -> None:
+@pytest.mark.parametrize(
+    "text", ["Compare the weather", "Weather in Ulm", "QUERY?", '{"earlier":["CONTEXT",5]}']
+)
+async def test_the_user_message_contains_task_query_and_context_s2_13(text: str) -> None:
     client = ScriptedClient([reply()])
     await select(client, query="QUERY?", context={"earlier": ("CONTEXT", 5)})
     system, user = texts(client)
-    for text in ("Compare the weather", "Weather in Ulm", "QUERY?", '{"earlier":["CONTEXT",5]}'):
-        assert text in user
-        assert text not in system
+    assert text in user
+    assert text not in system
 
 
 async def test_untrusted_text_cannot_close_its_fence_s2_13() -> None:
@@ -233,8 +227,8 @@ async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_03_s2_14() 
 async def test_without_a_matching_word_signatures_fill_the_budget_s2_14() -> None:
     client = ScriptedClient([reply()])
     task = PlannedTask(id=1, description="?!")
-    selector = ToolSelector(client, ToolSelectionConfig(max_catalogue_tokens=200))
-    selection = await selector.select_detailed(task=task, tool_registry=many_tools(50))
+    config = ToolSelectionConfig(max_catalogue_tokens=200)
+    selection = await select(client, many_tools(50), config, task=task)
     assert (
         "get_weather(city: str, days?: int) - Forecasts the weather.\ntool_000(query: str)"
         in texts(client)[1]
@@ -319,10 +313,8 @@ async def test_names_of_a_text_registry_are_not_checked_s2_07() -> None:
 async def test_a_list_without_a_valid_call_is_a_failure_s2_07() -> None:
     selection = await select(ScriptedClient([reply({"tool": "nope", "args": {}})]))
     assert (selection.status, selection.calls, selection.failed) == ("invalid", (), True)
-    assert (selection.attempts[0].error, selection.attempts[0].reason) == (
-        "malformed",
-        "no_valid_call",
-    )
+    [attempt] = selection.attempts
+    assert (attempt.error, attempt.reason) == ("malformed", "no_valid_call")
 
 
 @pytest.mark.parametrize("count", [7, 10_000])
@@ -589,40 +581,39 @@ async def test_a_schema_has_again_if_the_prompt_offers_it(rounds_left: int) -> N
     ) * 2
 
 
-@pytest.mark.parametrize("case", ["names unknown", "too many"])
-async def test_without_an_enum_a_json_object_is_requested_s2_16(case: str) -> None:
-    registry: Any = FixedRegistry("{}") if case == "names unknown" else many_tools(500)
+@pytest.mark.parametrize(
+    "registry", [FixedRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"]
+)
+async def test_without_an_enum_a_json_object_is_requested_s2_16(registry: Any) -> None:
     client = SchemaClient([reply()])
     await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100_000))
     assert client.calls[0].options == {"response_format": {"type": "json_object"}}
 
 
 async def test_fifty_shuffled_registries_share_90_percent_of_the_prompt_s2_13() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"b": {"type": "string"}, "a": {"enum": ["x", "y"]}},
+    }
     definitions = [
         {
             "name": f"tool_{number}",
             "description": f"Does thing {number} for a user. Then more.",
-            "parameters": {
-                "type": "object",
-                "properties": {"b": {"type": "string"}, "a": {"enum": ["x", "y"]}},
-            },
+            "parameters": parameters,
         }
         for number in range(50)
     ]
-    systems, prompts = set(), []
+    prompts = []
     for seed in range(50):
         shuffled = [dict(Random(seed).sample(list(tool.items()), 3)) for tool in definitions]
         Random(seed).shuffle(shuffled)
         client = ScriptedClient([reply()])
         task = PlannedTask(id=seed, description=f"{seed} other task")
-        registry = FixedRegistry(shuffled)
-        await ToolSelector(client, ToolSelectionConfig()).select_detailed(
-            task=task, tool_registry=registry
-        )
-        systems.add(hashlib.sha256(texts(client)[0].encode()).hexdigest())
-        prompts.append("\n".join(texts(client)))
-    assert len(systems) == 1
+        await select(client, FixedRegistry(shuffled), task=task)
+        prompts.append(texts(client))
+    assert len({system for system, _ in prompts}) == 1
+    whole = ["\n".join(prompt) for prompt in prompts]
     common = next(
-        index for index, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1
+        index for index, chars in enumerate(zip(*whole, strict=False)) if len(set(chars)) > 1
     )
-    assert common / max(map(len, prompts)) >= 0.9
+    assert common / max(map(len, whole)) >= 0.9

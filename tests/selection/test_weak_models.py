@@ -5,22 +5,18 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import (
-    PlannedTask,
-    Planner,
-    ToolSelectionConfig,
-    ToolSelector,
-)
+from llm_common.agents import Planner, ToolSelectionConfig
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 from tests.selection.choosers import choose_pointers
+from tests.selection.doubles import select_tools
 
 LAST_LINES = {
     "tools": 'Answer with the JSON object {"calls": [...]} and nothing else.',
     "pointers": 'Answer with the JSON object {"pointer_ids": [...]} and nothing else.',
     "plan": 'Answer with the JSON object {"tasks": [...]} and nothing else.',
 }
-TASK = PlannedTask(id=1, description="How is the air in London?")
+WITH_FALLBACK = ToolSelectionConfig(model="m", fallback_model="n")
 
 
 async def air_quality(location: str, date: str = "") -> str:
@@ -39,8 +35,7 @@ def registry() -> ToolRegistry:
 async def prompts_of(kind: str) -> tuple[list[str], ScriptedClient]:
     if kind == "tools":
         client = ScriptedClient(['{"calls": [{"tool": "email", "args": {}}]}', '{"calls": []}'])
-        config = ToolSelectionConfig(model="m", fallback_model="n")
-        await ToolSelector(client, config).select_detailed(task=TASK, tool_registry=registry())
+        await select_tools(client, registry(), WITH_FALLBACK)
     elif kind == "pointers":
         client = ScriptedClient(['{"pointer_ids": ["x"]}', '{"pointer_ids": []}'])
         await choose_pointers(client, fallback_model="n")
@@ -87,14 +82,12 @@ class PlainClient:
 
 
 async def test_a_client_that_returns_a_text_is_told_what_to_return() -> None:
-    selector = ToolSelector(PlainClient(), ToolSelectionConfig(model="m"))
-    selection = await selector.select_detailed(task=TASK, tool_registry=registry())
+    selection = await select_tools(PlainClient())
     assert "chat_completion returned a str; return an object with .content" in selection.problem
 
 
 async def test_no_error_names_a_private_class() -> None:
-    selector = ToolSelector(ScriptedClient(['{"answer": 5}']), ToolSelectionConfig(model="m"))
-    selection = await selector.select_detailed(task=TASK, tool_registry=registry())
+    selection = await select_tools(ScriptedClient(['{"answer": 5}']))
     assert "does not fit the form that was asked for: calls (missing)" in selection.problem
     assert "_Reply" not in selection.problem
 
@@ -128,12 +121,9 @@ STUBS = {
 @pytest.mark.parametrize("stub", STUBS)
 async def test_a_reply_of_a_weak_model_is_refused_with_the_way_out_s2_08(stub: str) -> None:
     reply, named = STUBS[stub]
-    config = ToolSelectionConfig(model="m", fallback_model="n")
     client = ScriptedClient([reply, '{"calls": []}'])
     client.host = "my.host"
-    selection = await ToolSelector(client, config).select_detailed(
-        task=TASK, tool_registry=registry()
-    )
+    selection = await select_tools(client, registry(), WITH_FALLBACK)
     correction = str(client.calls[1].messages[-1].content)
     assert any(words in correction for words in named.split("|"))
     assert "model m" not in correction
