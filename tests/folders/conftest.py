@@ -1,13 +1,13 @@
 """Indexes of the tests are kept in a folder of each test."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llm_common.folders import FolderPack, pack_folder
-from tests.folders.tree import write
+from tests.folders.tree import Pack, write
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +17,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def packed(tmp_path: Path) -> Callable[..., FolderPack]:
-    """Return what writes a tree and packs it for a question."""
-
+def packed(tmp_path: Path) -> Pack:
     def pack(query: str, files: Mapping[str, str | bytes], **options: Any) -> FolderPack:
         return pack_folder(query, write(tmp_path / "tree", files), **options)
 

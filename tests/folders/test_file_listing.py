@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.folders import pack_folder
 from llm_common.folders.file_listing import list_paths, stat_files
-from tests.folders.tree import git, listed, paths, write
+from tests.folders.tree import Pack, git, listed, paths, write
 
 RULES: dict[str, str | bytes] = {
     ".gitignore": "*.log\n!keep.log\n/top.txt\nout/\ndoc/*.tmp\n[\n",
@@ -81,11 +80,12 @@ def test_anything_but_a_regular_file_of_the_folder_is_none(tmp_path: Path, path:
     ["報告\u3000書.txt", "👨\u200d👩.txt", "a\xa0b.txt", "\u0378.txt", "\ue000.txt", "ñ\u0303"],
 )
 @pytest.mark.parametrize("checkout", [False, True])
-def test_names_of_any_script_are_listed(tmp_path: Path, name: str, checkout: bool) -> None:
-    folder = write(tmp_path / "tree", {f"{name}/{name}": "target word"})
+def test_names_of_any_script_are_listed(
+    tmp_path: Path, packed: Pack, name: str, checkout: bool
+) -> None:
     if checkout:
-        git(folder, "init", "-q")
-    pack = pack_folder("target word", folder)
+        git(tmp_path, "init", "-q", "tree")
+    pack = packed("target word", {f"{name}/{name}": "target word"})
     assert (paths(pack), pack.left_out) == ([f"{name}/{name}"], {})
 
 
@@ -93,9 +93,9 @@ UNSAFE = "\t\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\u200f\U000e0041\udcff"
 
 
 @pytest.mark.parametrize("character", UNSAFE, ids=ascii)
-def test_names_that_could_be_misread_are_counted(tmp_path: Path, character: str) -> None:
-    folder = write(tmp_path / "tree", {f"a{character}b.txt": "target word", "c.txt": "target word"})
-    pack = pack_folder("target word", folder)
+def test_names_that_could_be_misread_are_counted(packed: Pack, character: str) -> None:
+    files = {f"a{character}b.txt": "target word", "c.txt": "target word"}
+    pack = packed("target word", files)
     assert (paths(pack), pack.left_out) == (["c.txt"], {"unsafe name": 1})
 
 

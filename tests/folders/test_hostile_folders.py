@@ -1,6 +1,7 @@
 """Test hostile folders: circles of links, swaps after listing, slow rules, files with keys."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,7 +9,7 @@ import pytest
 
 from llm_common.errors import ConfigError
 from llm_common.folders import pack_folder
-from tests.folders.tree import git, paths, write
+from tests.folders.tree import Pack, git, paths, write
 from tests.secret_samples import LETTERS, made_of
 
 PIT = "secret of another folder"
@@ -58,16 +59,23 @@ def swap(tree: Path, kind: str) -> None:
         gone.symlink_to(TARGETS[kind])
 
 
+def at_once(
+    change: Callable[[], object], step: str = "Reading what changed"
+) -> Callable[..., None]:
+    """Return a callback of a pack that makes a change when a step begins."""
+    changes = [change]
+
+    def progress(current: str, _done: int, _total: int) -> None:
+        if current == step and changes:
+            changes.pop()()
+
+    return progress
+
+
 @pytest.mark.parametrize("kind", ["file for pipe", "file for large", *TARGETS])
 @pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
 def test_a_file_swapped_after_listing_is_left_out_f_164(tree: Path, kind: str, step: str) -> None:
-    kinds = [kind]
-
-    def progress(current: str, _done: int, _total: int) -> None:
-        if current == step and kinds:
-            swap(tree, kinds.pop())
-
-    pack = pack_folder("port", tree, progress=progress)
+    pack = pack_folder("port", tree, progress=at_once(lambda: swap(tree, kind), step))
     gone = "sub/a.py" if kind == "folder for link" else "a.py"
     assert {*paths(pack)} == {"a.py", "sub/a.py", "b.py"} - {gone}
     assert PIT not in pack.text
@@ -75,27 +83,18 @@ def test_a_file_swapped_after_listing_is_left_out_f_164(tree: Path, kind: str, s
 
 
 def test_a_swapped_named_file_is_left_out_f_164(tree: Path) -> None:
-    kinds = ["file for pipe"]
-
-    def progress(*_: object) -> None:
-        if kinds:
-            swap(tree, kinds.pop())
-
+    progress = at_once(lambda: swap(tree, "file for pipe"), "Weighing the best files")
     assert pack_folder("port", tree / "a.py", progress=progress).files == ()
 
 
 def test_a_swapped_file_is_read_once_restored_f_164(tree: Path) -> None:
-    pack_folder("port", tree, progress=lambda *_: None)
+    pack_folder("port", tree)
     (tree / "b.py").write_text("b port\n")
     times = (tree / "b.py").stat()
-    swaps = [tree / "b.py"]
-
-    def progress(*_: object) -> None:
-        if swaps:
-            swaps.pop().rename(tree.parent / "kept")
-
+    kept = tree.parent / "kept"
+    progress = at_once(lambda: (tree / "b.py").rename(kept))
     assert pack_folder("port", tree, progress=progress).left_out == {"unreadable": 1}
-    (tree.parent / "kept").rename(tree / "b.py")
+    kept.rename(tree / "b.py")
     os.utime(tree / "b.py", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert "b.py" in {*paths(pack_folder("port", tree))}
 
@@ -110,21 +109,21 @@ HIDDEN_SECRETS = ".git-credentials .pgpass .bash_history .dockercfg .envrc .npmr
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_secret_files_are_left_out_and_counted_f_165(tree: Path, hidden: bool) -> None:
+def test_secret_files_are_left_out_and_counted_f_165(
+    tree: Path, packed: Pack, hidden: bool
+) -> None:
     names = [*SECRETS.split(), *HIDDEN_SECRETS.split()]
-    write(tree, dict.fromkeys(names, f"port {PIT}\n"))
-    pack = pack_folder("port", tree, hidden=hidden)
+    pack = packed("port", dict.fromkeys(names, f"port {PIT}\n"), hidden=hidden)
     assert PIT not in pack.text
     assert pack.searched == 3
     folders = {} if hidden else {"hidden folder": 1}
     assert pack.left_out == {"secret": len(names) - len(folders), **folders}
 
 
-def test_a_link_to_a_secret_file_is_left_out_f_165(tree: Path) -> None:
-    write(tree, {"prod.env": PIT})
+def test_a_link_to_a_secret_file_is_left_out_f_165(tree: Path, packed: Pack) -> None:
     (tree / "notes.txt").symlink_to("prod.env")
     (tree / "real.txt").symlink_to("a.py")
-    pack = pack_folder("port secret", tree)
+    pack = packed("port secret", {"prod.env": PIT})
     assert PIT not in pack.text
     assert (pack.searched, pack.left_out) == (4, {"secret": 2})
 
@@ -189,36 +188,38 @@ def test_modification_times_beyond_the_calendar_are_accepted(time_s: int) -> Non
 
 @pytest.mark.parametrize(("name", "line"), [("a.md", "# port\n"), ("a.java", "    class Port {\n")])
 def test_a_file_of_only_definitions_is_divided_in_linear_time(
-    tree: Path, name: str, line: str
+    packed: Pack, name: str, line: str
 ) -> None:
-    write(tree, {name: line * 20_000})  # 20 s for headings, if each read all those above it
-    pack = pack_folder("port", tree, budget_tokens=2_000)
-    assert f"### {name} (" in pack.text
+    # 20 s for headings, if each read all those above it
+    assert f"### {name} (" in packed("port", {name: line * 20_000}, budget_tokens=2_000).text
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
-def test_all_line_endings_are_accepted(tree: Path, end: str) -> None:
+def test_all_line_endings_are_accepted(tree: Path, packed: Pack, end: str) -> None:
     filler = end.join(f"    x_{number} = {number}" for number in range(90))
-    lines = ["class Harbour:", filler, "    def port(self):", "        return 'quay'"]
-    write(tree, {"harbour.py": f"{end.join(lines)}\n"})
-    pack = pack_folder("where is the quay of the port()", tree, budget_tokens=400)
+    lines = ["class Harbour:", filler, "    def port(self):", "        return 'quay'", ""]
+    files = {"harbour.py": end.join(lines)}
+    pack = packed("where is the quay of the port()", files, budget_tokens=400)
     assert pack.files[0].path == "harbour.py"
     assert "    def port(self):\n        return 'quay'\n" in pack.text
 
 
 @pytest.mark.parametrize(("before", "end"), [("\ufeff", "\n"), ("", "\r\n")])
-def test_definitions_are_found_in_files_with_crlf(tree: Path, before: str, end: str) -> None:
-    write(
-        tree,
-        {
-            "a.ts": f"{before}export function moorBoat(boat) {{{end}}}{end}",
-            "b.ts": "moorBoat(b) // moor boat\n",
-        },
-    )
-    pack = pack_folder("what does moorBoat() do", tree)
-    assert pack.files[0].path == "a.ts"
-    write(tree, {"c.ts": f"{before}class Quay {{{end}    castOff(rope) {{{end}    }}{end}}}{end}"})
-    assert pack_folder("what does castOff() do", tree).files[0].path == "c.ts"
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("moorBoat", "export function moorBoat(boat) {\n}\n"),
+        ("castOff", "class Quay {\n    castOff(rope) {\n    }\n}\n"),
+    ],
+)
+def test_definitions_are_found_in_files_with_crlf(
+    packed: Pack, name: str, code: str, before: str, end: str
+) -> None:
+    files = {
+        "a.ts": before + code.replace("\n", end),
+        "b.ts": f"{name}(b) // moor boat, cast off\n",
+    }
+    assert packed(f"what does {name}() do", files).files[0].path == "a.ts"
 
 
 def test_an_unreadable_folder_does_not_affect_others(tree: Path) -> None:

@@ -1,12 +1,11 @@
 """Definitions that a question names, and passages that match far less than the best."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from llm_common.folders import FolderPack, pack_folder
-from tests.folders.tree import write
+from tests.folders.tree import Pack
 
 # None of its later lines has a word of the questions below.
 BODY = "".join(f"        self.heat_{number} = {number} * self.step\n\n" for number in range(60))
@@ -17,9 +16,6 @@ OTHERS = "".join(
     for number in range(20)
 )
 KILN = f"class Kiln:\n{OTHERS}{METHOD}{OTHERS.replace('cool', 'vent')}"
-
-
-Pack = Callable[..., FolderPack]
 
 
 def shown(pack: FolderPack) -> dict[str, str]:
@@ -77,18 +73,18 @@ def test_a_long_named_definition_is_packed_by_passages(packed: Pack) -> None:
     assert "self.heat_30" not in pack.text
 
 
-def test_passages_that_match_far_less_are_left_out(tmp_path: Path) -> None:
+def test_passages_that_match_far_less_are_left_out(packed: Pack, tmp_path: Path) -> None:
     unrelated = "".join(
         f"def glaze_{number}(pot):\n    # one of the colours\n    return pot.colour({BODY[:300]!r})\n\n"
         for number in range(9)
     )
     answer = f"def fire(kiln):\n    # the kiln stops too early\n    return {BODY[:300]!r}\n\n"
-    folder = write(tmp_path / "tree", {"kiln.py": unrelated + answer + unrelated})
     query = "why does the kiln stop too early, is one of the sensors broken"
-    pack = pack_folder(query, folder, budget_tokens=20_000)
+    pack = packed(query, {"kiln.py": unrelated + answer + unrelated}, budget_tokens=20_000)
     assert answer in pack.text
     assert "glaze_4" not in pack.text
     # A named file keeps all of its passages.
+    folder = tmp_path / "tree"
     assert pack_folder(query, folder / "kiln.py", budget_tokens=20_000).files[0].form == "whole"
     named = pack_folder(f"{query}, see kiln.py", folder, budget_tokens=20_000)
     assert named.files[0].form == "whole"
@@ -106,6 +102,5 @@ def test_the_three_best_files_are_shown_and_poor_matches_are_not(packed: Pack) -
 def test_records_that_match_far_less_are_left_out(packed: Pack) -> None:
     rows = "".join(f"{number},bread,{'x' * 30}\n" for number in range(400))
     files = {f"oven{number}.py": "def bake_the_bread(oven): ...\n" for number in range(3)}
-    files["sales.csv"] = f"id,item,note\n{rows}"
-    pack = packed("bake the bread in the oven", files)
+    pack = packed("bake the bread in the oven", {**files, "sales.csv": f"id,item,note\n{rows}"})
     assert {file.path: file.reason for file in pack.dropped} == {"sales.csv": "poor_match"}

@@ -15,7 +15,7 @@ import pytest
 
 from llm_common.errors import ConfigError
 from llm_common.folders.tree_index import IndexQuery, TreeIndex
-from tests.folders.tree import listed, write
+from tests.folders.tree import listed, write, write_old
 
 FILES = {
     "src/cookies.py": "class CookieJar:\n    def expire(self): ...\n",
@@ -26,10 +26,7 @@ FILES = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    folder = write(tmp_path / "tree", FILES)
-    for path in FILES:
-        os.utime(folder / path, (1_000_000, 1_000_000))
-    return folder
+    return write_old(tmp_path / "tree", FILES)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Write small trees for tests."""
 
+import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from llm_common.folders import FolderPack
@@ -21,6 +22,18 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return folder
+
+
+def write_old(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files that changed long ago: a change within the same tick may be missed."""
+    write(folder, files)
+    for name in files:
+        os.utime(folder / name, (1_000_000, 1_000_000))
+    return folder
+
+
+Pack = Callable[..., FolderPack]
+"""Writes files into the folder `tree` of a test, and packs it for a question."""
 
 
 def git(folder: Path, *arguments: str) -> None:
