@@ -4,14 +4,13 @@ import asyncio
 import gc
 import os
 import shutil
-import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +18,11 @@ import pytest
 from blockbuster import BlockBuster
 
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
-from llm_common.memory import Event, FactMemory, MemoryFilters, SqliteMemory
+from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.memory.overview import list_events, list_sessions
 from tests.contracts.memory_contract import FactMemoryContract
 from tests.forking import run_in_child
+from tests.memory.stored import run_sql
 from tests.memory.writers import faults, write_together
 
 ZEBRA = MemoryFilters(session_id="s")
@@ -33,11 +33,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "memory.db"
 
 
+@pytest.fixture
+async def memory(path: Path) -> AsyncIterator[SqliteMemory]:
+    async with SqliteMemory(path) as memory:
+        yield memory
+
+
 class TestSqliteMemory(FactMemoryContract):
-    @pytest.fixture
-    async def memory(self, path: Path) -> AsyncIterator[FactMemory]:
-        async with SqliteMemory(path) as memory:
-            yield memory
+    """The contract of every memory."""
+
+
+def zebra(more: str = "") -> Event:
+    return Event(text=f"zebra{more}")
 
 
 async def write_zebra(path: Path) -> None:
@@ -50,22 +57,21 @@ async def find_zebras(path: Path) -> list[str]:
         return [hit.event.text for hit in await memory.retrieve("zebra", 4, ZEBRA)]
 
 
-async def test_english_is_stemmed_and_accents_are_ignored_s3_05(path: Path) -> None:
-    async with SqliteMemory(path) as memory:
-        await memory.append_event("s", Event(text="several cafés were failing"))
-        for query in ("fail", "cafe", "CAFÉS", "failed"):
-            assert len(await memory.retrieve(query, 4, ZEBRA)) == 1
+@pytest.mark.parametrize("query", ["fail", "cafe", "CAFÉS", "failed"])
+async def test_english_is_stemmed_and_accents_are_ignored_s3_05(
+    memory: SqliteMemory, query: str
+) -> None:
+    await memory.append_event("s", Event(text="several cafés were failing"))
+    assert len(await memory.retrieve(query, 4, ZEBRA)) == 1
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(8, marks=pytest.mark.torture)])
 async def test_processes_lose_nothing_and_mix_nothing_s3_05_f_145(
-    path: Path, processes: int
+    path: Path, memory: SqliteMemory, processes: int
 ) -> None:
-    await asyncio.to_thread(
-        write_together, partial(SqliteMemory, path, lock_timeout_s=60), processes=processes
-    )
-    async with SqliteMemory(path) as memory:
-        assert not await faults(memory, processes=processes)
+    make = partial(SqliteMemory, path, lock_timeout_s=60)
+    await asyncio.to_thread(write_together, make, processes=processes)
+    assert not await faults(memory, processes=processes)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
@@ -101,16 +107,14 @@ asyncio.run(work())
             assert newest[0].event.text == texts[-1]
 
 
-async def test_only_the_owner_can_read_the_files_s3_05(path: Path) -> None:
+async def test_only_the_owner_can_read_the_files_s3_05(path: Path, memory: SqliteMemory) -> None:
     mask = os.umask(0)
     try:
-        async with SqliteMemory(path) as memory:
-            await memory.append_event("s", Event(text="zebra"))
-            modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-            assert len(list(path.parent.iterdir())) == 3
+        await memory.append_event("s", zebra())
+        modes = [stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()]
     finally:
         os.umask(mask)
-    assert modes == {0o600}
+    assert modes == [0o600] * 3
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -118,7 +122,7 @@ async def use_all(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.recent("s", limit=1_000)
         await memory.retrieve("zebra", 400, ZEBRA)
-        await memory.append_event("s", Event(text="zebra"))
+        await memory.append_event("s", zebra())
 
 
 def damage(path: Path, whole: bytes, page: int) -> None:
@@ -149,44 +153,33 @@ async def test_a_file_that_is_not_a_database_raises_with_its_path_s3_05(path: Pa
         await use_all(path)
 
 
-async def test_an_unreadable_event_raises_s3_05(path: Path) -> None:
+async def test_an_unreadable_event_raises_s3_05(path: Path, memory: SqliteMemory) -> None:
     await write_zebra(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE events SET metadata = '{'")
-        connection.commit()
+    run_sql(path, "UPDATE events SET metadata = '{'")
     with pytest.raises(StoreError, match="damaged"):
         await find_zebras(path)
-    async with SqliteMemory(path) as memory:
-        with pytest.raises(StoreError, match="damaged"):
-            await list_events(memory, session_id="s", limit=9)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE events SET timestamp = 'noon'")
-        connection.commit()
-    async with SqliteMemory(path) as memory:
-        with pytest.raises(StoreError, match="damaged"):
-            await list_sessions(memory, limit=9)
+    with pytest.raises(StoreError, match="damaged"):
+        await list_events(memory, session_id="s", limit=9)
+    run_sql(path, "UPDATE events SET timestamp = 'noon'")
+    with pytest.raises(StoreError, match="damaged"):
+        await list_sessions(memory, limit=9)
 
 
 async def test_the_database_of_another_program_is_not_changed_s3_05(path: Path) -> None:
     path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE theirs (x)")
-        other.commit()
+    run_sql(path, "CREATE TABLE theirs (x)")
     before = await asyncio.to_thread(path.read_bytes)
     with pytest.raises(StoreError, match="another kind"):
         await find_zebras(path)
     assert await asyncio.to_thread(path.read_bytes) == before
 
 
-async def test_a_newer_file_raises_and_an_empty_file_is_migrated_s3_05(
-    path: Path,
-) -> None:
+async def test_a_newer_file_raises_and_an_empty_file_is_migrated_s3_05(path: Path) -> None:
     path.parent.mkdir()
     path.open("x").close()
     await write_zebra(path)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-        connection.execute("PRAGMA user_version = 99")
+    assert run_sql(path, "PRAGMA user_version") == [(2,)]
+    run_sql(path, "PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="Upgrade"):
         await find_zebras(path)
 
@@ -202,28 +195,25 @@ async def test_a_path_that_cannot_be_a_file_raises_s3_05(path: Path, bad: str) -
 
 async def test_waiting_too_long_for_another_writer_raises_s3_05(path: Path) -> None:
     await write_zebra(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        async with SqliteMemory(path, lock_timeout_s=0.05) as memory:
+    async with SqliteMemory(path, lock_timeout_s=0.05) as memory:
+        with another_process_that_writes(path):
             with pytest.raises(LockTimeoutError):
                 await memory.append_event("s", Event(text="late"))
             assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 1
-            other.execute("ROLLBACK")
-            await memory.append_event("s", Event(text="zebra"))
-            assert len(await memory.recent("s")) == 2
+        await memory.append_event("s", zebra())
+        assert len(await memory.recent("s")) == 2
 
 
-async def test_a_full_disk_raises_and_keeps_stored_events_s3_05(path: Path) -> None:
-    async with SqliteMemory(path) as memory:
-        await memory.append_event("s", Event(text="zebra"))
-        connection = memory._writer.connection
-        assert connection is not None
-        connection.execute("PRAGMA max_page_count = 30")
-        with pytest.raises(StoreError, match="No space"):
-            await memory.append_event("s", Event(text="zebra " * 100_000))
-        assert [event.text for event in await memory.recent("s")] == ["zebra"]
-        await memory.append_event("s", Event(text="zebra again"))
-        assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
+async def test_a_full_disk_raises_and_keeps_stored_events_s3_05(memory: SqliteMemory) -> None:
+    await memory.append_event("s", zebra())
+    connection = memory._writer.connection
+    assert connection is not None
+    connection.execute("PRAGMA max_page_count = 30")
+    with pytest.raises(StoreError, match="No space"):
+        await memory.append_event("s", zebra(" zebra" * 100_000))
+    assert [event.text for event in await memory.recent("s")] == ["zebra"]
+    await memory.append_event("s", zebra(" again"))
+    assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
 
 
 async def test_a_closed_memory_raises_s3_05(path: Path) -> None:
@@ -236,16 +226,20 @@ async def test_a_closed_memory_raises_s3_05(path: Path) -> None:
 
 def descriptors_of(path: Path) -> int:
     """Count the descriptors of this process that are open on the file."""
-    file, count = path.stat(), 0
-    for entry in Path("/dev/fd").iterdir():
+    return open_inodes().count(path.stat().st_ino)
+
+
+def open_inodes() -> list[int]:
+    inodes = []
+    for descriptor in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing is closed by now
-            count += os.path.samestat(os.fstat(int(entry.name)), file)
-    return count
+            inodes.append(os.fstat(int(descriptor.name)).st_ino)
+    return inodes
 
 
 async def test_a_deleted_memory_closes_its_file_s3_05(path: Path) -> None:
     memory = SqliteMemory(path)
-    await memory.append_event("s", Event(text="zebra"))
+    await memory.append_event("s", zebra())
     assert descriptors_of(path) > 0
     del memory
     for _ in range(100):  # the thread drops its reference a moment after it returns
@@ -263,19 +257,16 @@ async def test_the_event_loop_never_waits_for_the_disk_s3_05(
     assert await find_zebras(path) == ["zebra"]
 
 
-async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(path: Path) -> None:
-    async with SqliteMemory(path) as memory:
-        appending = [
-            asyncio.create_task(memory.append_event("s", Event(text="zebra"))) for _ in range(20)
-        ]
-        await asyncio.sleep(0)
-        for task in appending:
-            task.cancel()
-        await asyncio.gather(*appending, return_exceptions=True)
-        await memory.append_event("s", Event(text="zebra at last"))
-        events = await memory.recent("s", limit=100)
-        assert events[-1].text == "zebra at last"
-        assert len(await memory.retrieve("zebra", 100, ZEBRA)) == len(events)
+async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(memory: SqliteMemory) -> None:
+    appending = [asyncio.create_task(memory.append_event("s", zebra())) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in appending:
+        task.cancel()
+    await asyncio.gather(*appending, return_exceptions=True)
+    await memory.append_event("s", zebra(" at last"))
+    events = await memory.recent("s", limit=100)
+    assert events[-1].text == "zebra at last"
+    assert len(await memory.retrieve("zebra", 100, ZEBRA)) == len(events)
 
 
 HOLDER = """
@@ -344,37 +335,31 @@ async def test_a_memory_opens_while_another_process_writes_s3_05_f_169(path: Pat
         assert await find_zebras(path) == ["zebra"]
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
 def remove_all(path: Path) -> None:
     for file in path.parent.iterdir():
         file.unlink()
 
 
-def replace(path: Path) -> None:
-    other = path.parent / "other"
-    shutil.copy(path, other)
-    other.rename(path)
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "remove": Path.unlink,
+    "remove_all": remove_all,
+    "replace": lambda path: Path(shutil.copy(path, path.with_name("other"))).rename(path),
+    "move_the_folder": lambda path: path.parent.rename(path.parent.with_name("moved")),
+}
 
 
-def move_the_folder(path: Path) -> None:
-    path.parent.rename(path.parent.with_name("moved"))
-
-
-@pytest.mark.parametrize("change", [remove, remove_all, replace, move_the_folder])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_deleted_or_replaced_file_raises_f_175(
-    path: Path, change: Callable[[Path], None]
+    path: Path, memory: SqliteMemory, change: Callable[[Path], object]
 ) -> None:
-    async with SqliteMemory(path) as memory:
-        await memory.append_event("s", Event(text="zebra"))
-        await asyncio.to_thread(change, path)
-        for _ in range(2):
-            with pytest.raises(StoreError, match=f"{path} was deleted or replaced"):
-                await memory.append_event("s", Event(text="in vain"))
-            with pytest.raises(StoreError, match="make another memory"):
-                await memory.recent("s")
+    await memory.append_event("s", zebra())
+    await asyncio.to_thread(change, path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"{path} was deleted or replaced"):
+            await memory.append_event("s", Event(text="in vain"))
+        with pytest.raises(StoreError, match="make another memory"):
+            await memory.recent("s")
+    await memory.aclose()
     await write_zebra(path)
     assert "zebra" in await find_zebras(path)
 
@@ -400,30 +385,22 @@ def test_an_invalid_timeout_raises(path: Path, bad: float) -> None:
         SqliteMemory(path, lock_timeout_s=bad)
 
 
-def open_inodes() -> set[int]:
-    inodes = set()
-    for descriptor in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # the descriptor of the listing itself
-            inodes.add(os.fstat(int(descriptor.name)).st_ino)
-    return inodes
-
-
 def test_a_forked_child_uses_the_memory_of_its_parent_f_201(path: Path) -> None:
-    async def append(memory: SqliteMemory, text: str) -> None:
-        await memory.append_event("s", Event(text=f"zebra {text}"))
+    async def append(text: str) -> None:
+        await memory.append_event("s", zebra(f" {text}"))
 
     def use_in_child() -> None:
         # SQLite must not have it open on both sides of a fork.
-        assert path.stat().st_ino not in open_inodes()
+        assert descriptors_of(path) == 0
         for number in range(20):
-            asyncio.run(append(memory, f"child {number}"))
+            asyncio.run(append(f"child {number}"))
 
     async def append_until_stopped() -> None:
         while not stopped.is_set():
-            await append(memory, "parent")
+            await append("parent")
 
     memory, stopped = SqliteMemory(path, lock_timeout_s=60), threading.Event()
-    asyncio.run(append(memory, "parent"))
+    asyncio.run(append("parent"))
     thread = threading.Thread(target=lambda: asyncio.run(append_until_stopped()))
     thread.start()
     try:
@@ -432,9 +409,8 @@ def test_a_forked_child_uses_the_memory_of_its_parent_f_201(path: Path) -> None:
     finally:
         stopped.set()
         thread.join()
-    asyncio.run(append(memory, "parent"))
+    asyncio.run(append("parent"))
     texts = [event.text for event in asyncio.run(memory.recent("s", limit=10_000))]
     assert texts.count("zebra child 19") == 3
     asyncio.run(memory.aclose())
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert run_sql(path, "PRAGMA integrity_check") == [("ok",)]
