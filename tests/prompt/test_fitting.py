@@ -1,7 +1,6 @@
 """Prompts within their budget."""
 
 import random
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from llm_common.prompt import PromptBundle, TokenBudget, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import printable
+from tests.history.conversations import mean_shared_prefix
+from tests.prompt.test_prompt_bundle import ASSISTANT, USER, call_and_output, message_of
 
 WORDS = (
     "zebra ",
@@ -52,8 +53,15 @@ def text_of(chance: random.Random, most: int) -> str:
 
 
 def turns(index: int, text: str = "some words of a turn") -> list[LLMMessage]:
-    roles = (MessageRole.USER, MessageRole.ASSISTANT)
-    return [LLMMessage(role=roles[item % 2], content=f"{item} {text}") for item in range(index)]
+    return [message_of((USER, ASSISTANT)[item % 2], f"{item} {text}") for item in range(index)]
+
+
+def fit_within(limit: int, **parts: Any) -> PromptBundle:
+    return fit(PromptBundle(**parts, budget=TokenBudget(max_input_tokens=limit)))
+
+
+def with_limit(bundle: PromptBundle, limit: int) -> PromptBundle:
+    return bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit)})
 
 
 def random_bundle(seed: int) -> PromptBundle:
@@ -65,13 +73,11 @@ def random_bundle(seed: int) -> PromptBundle:
         "function": {"name": "t", "arguments": text_of(chance, 5)},
     }
     messages = [
-        LLMMessage(role=MessageRole.USER, content=text_of(chance, size)),
-        LLMMessage(role=MessageRole.ASSISTANT, content=None, tool_calls=[call]),
+        message_of(USER, text_of(chance, size)),
+        LLMMessage(role=ASSISTANT, content=None, tool_calls=[call]),
         LLMMessage(role=MessageRole.TOOL, content=text_of(chance, size), tool_call_id="c"),
-        LLMMessage(role=MessageRole.ASSISTANT, content=text_of(chance, size)),
-        LLMMessage(
-            role=MessageRole.USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"
-        ),
+        message_of(ASSISTANT, text_of(chance, size)),
+        LLMMessage(role=USER, content=[{"type": "text", "text": text_of(chance, 5)}], name="n"),
     ]
     return PromptBundle(
         system=text_of(chance, min(size, 40)),
@@ -109,20 +115,18 @@ def question_of(bundle: PromptBundle) -> list[LLMMessage]:
 
 def assert_never_over(seed: int, counter: TokenCounter) -> None:
     bundle = random_bundle(seed)
-    limit = bundle.budget.max_input_tokens
     uncut = bundle.model_copy(
         update={"history": question_of(bundle), "context_docs": [], "background": ""}
     )
     needed = count_prompt_tokens(uncut, counter)
-    if needed > limit:
+    if needed > bundle.budget.max_input_tokens:
         with pytest.raises(TokenBudgetError) as caught:
             fit(bundle, counter)
         assert caught.value.needed_tokens == needed
-        short = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=needed - 1)})
         with pytest.raises(TokenBudgetError):
-            fit(short, counter)
-        bundle = bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=needed)})
-        limit = needed
+            fit(with_limit(bundle, needed - 1), counter)
+        bundle = with_limit(bundle, needed)
+    limit = bundle.budget.max_input_tokens
     fitted = fit(bundle, counter)
     assert (fitted.system, fitted.instructions) == (
         bundle.system,
@@ -189,7 +193,7 @@ def test_parts_are_cut_in_their_order_s3_03() -> None:
     uncut = PromptBundle(system=bundle.system, instructions=bundle.instructions)
     seen = []
     for limit in range(count_prompt_tokens(bundle), count_prompt_tokens(uncut) - 1, -1):
-        fitted = fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit)}))
+        fitted = fit(with_limit(bundle, limit))
         sent = str(fitted.to_messages())
         whole = {
             "history": fitted.history == bundle.history,
@@ -207,7 +211,7 @@ def test_parts_are_cut_in_their_order_s3_03() -> None:
     assert len(set(seen)) == 5
     assert fitted == uncut.model_copy(update={"budget": fitted.budget})
     with pytest.raises(TokenBudgetError):
-        fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit - 1)}))
+        fit(with_limit(bundle, limit - 1))
 
 
 LONG = "rule " * 600
@@ -233,8 +237,7 @@ def test_what_is_never_cut_raises_over_the_budget_s3_03_f_180(
         fit(bundle)
     assert hint in str(caught.value)
     assert caught.value.limit_tokens == 500
-    enough = TokenBudget(max_input_tokens=caught.value.needed_tokens)
-    fitted = fit(bundle.model_copy(update={"budget": enough}))
+    fitted = fit(with_limit(bundle, caught.value.needed_tokens))
     assert {name: getattr(fitted, name) for name in parts} == parts
 
 
@@ -261,80 +264,57 @@ def test_a_counter_without_whole_numbers_raises_with_its_name(count: Any) -> Non
 
 
 def test_a_question_in_the_history_stays_with_later_messages() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
-    asked = [
-        LLMMessage(role=MessageRole.USER, content="which one? " * 20),
-        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[call]),
-        LLMMessage(role=MessageRole.TOOL, content="rows " * 20, tool_call_id="c"),
-    ]
-    bundle = PromptBundle(history=[*turns(40), *asked], budget=TokenBudget(max_input_tokens=150))
-    assert fit(bundle).history == asked
+    asked = [message_of(USER, "which one? " * 20), *call_and_output("rows " * 20)]
+    history = [*turns(40), *asked]
+    assert fit_within(150, history=history).history == asked
     with pytest.raises(TokenBudgetError, match="never cut"):
-        fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=40)}))
+        fit_within(40, history=history)
 
 
 def test_documents_are_cut_from_the_last_and_stay_fenced_s3_03() -> None:
-    bundle = PromptBundle(
-        instructions="go",
-        context_docs=["first " * 30, "second " * 300, "third " * 30],
-        budget=TokenBudget(max_input_tokens=200),
-    )
-    fitted = fit(bundle)
+    documents = ["first " * 30, "second " * 300, "third " * 30]
+    fitted = fit_within(200, instructions="go", context_docs=documents)
     first, second = fitted.context_docs
-    assert first == bundle.context_docs[0]
+    assert first == documents[0]
     assert second.startswith("second ")
-    assert len(second) < len(bundle.context_docs[1])
+    assert len(second) < len(documents[1])
     content = str(fitted.to_messages()[0].content)
     nonce = content.partition("<<<")[2][:12]
     assert content.endswith(f"{nonce}>>>\n\ngo")
     assert count_prompt_tokens(fitted) > 180
 
 
-def test_a_cut_history_begins_with_the_user_s3_06() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+@pytest.mark.parametrize("limit", range(20, 500, 13))
+def test_a_cut_history_begins_with_the_user_s3_06(limit: int) -> None:
     turn = [
-        LLMMessage(role=MessageRole.USER, content="question " * 20),
-        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[call]),
-        LLMMessage(role=MessageRole.TOOL, content="answer " * 20, tool_call_id="c"),
-        LLMMessage(role=MessageRole.ASSISTANT, content="so " * 20),
+        message_of(USER, "question " * 20),
+        *call_and_output("answer " * 20),
+        message_of(ASSISTANT, "so " * 20),
     ]
-    for limit in range(20, 500, 13):
-        bundle = PromptBundle(
-            instructions="go on", history=turn * 6, budget=TokenBudget(max_input_tokens=limit)
-        )
-        kept = fit(bundle).history
-        assert not kept or kept[0].role == "user"
-        dropped = len(bundle.history) - len(kept)
-        assert dropped % 4 == 0
-        assert kept == bundle.history[dropped:]
+    kept = fit_within(limit, instructions="go on", history=turn * 6).history
+    assert not kept or kept[0].role == "user"
+    dropped = 24 - len(kept)
+    assert dropped % 4 == 0
+    assert kept == (turn * 6)[dropped:]
 
 
-def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
-    rules = LLMMessage(role=MessageRole.SYSTEM, content="Never name a price.")
-    for instructions in ("", "go on"):
-        for limit in (100, 200, 400):
-            history = [rules, *turns(30, "some words of a turn " * 4)]
-            budget = TokenBudget(max_input_tokens=limit)
-            fitted = fit(PromptBundle(instructions=instructions, history=history, budget=budget))
-            first, *rest = fitted.history
-            dropped = len(history) - len(fitted.history)
-            assert (first, rest) == (rules, history[dropped + 1 :])
-            assert count_prompt_tokens(fitted) <= limit
+@pytest.mark.parametrize("instructions", ["", "go on"])
+@pytest.mark.parametrize("limit", [100, 200, 400])
+def test_rules_at_the_head_of_a_history_stay_s3_03(instructions: str, limit: int) -> None:
+    rules = message_of(MessageRole.SYSTEM, "Never name a price.")
+    history = [rules, *turns(30, "some words of a turn " * 4)]
+    fitted = fit_within(limit, instructions=instructions, history=history)
+    dropped = len(history) - len(fitted.history)
+    assert fitted.history == [rules, *history[dropped + 1 :]]
+    assert count_prompt_tokens(fitted) <= limit
     with pytest.raises(TokenBudgetError):
-        fit(
-            PromptBundle(
-                instructions="go on", history=[rules] * 40, budget=TokenBudget(max_input_tokens=100)
-            )
-        )
+        fit_within(100, instructions="go on", history=[rules] * 40)
 
 
 def test_tool_schemas_count_towards_the_budget_s3_03() -> None:
     schema = '[{"name":"tool","description":"of some length"}]'
-    budget = TokenBudget(max_input_tokens=100)
-    without = fit(PromptBundle(background="word " * 200, budget=budget)).background
-    beside = fit(
-        PromptBundle(background="word " * 200, budget=budget, tools_json_schema=schema)
-    ).background
+    without = fit_within(100, background="word " * 200).background
+    beside = fit_within(100, background="word " * 200, tools_json_schema=schema).background
     assert len(without) - len(beside) > 40
 
 
@@ -377,25 +357,14 @@ def replay(budget: TokenBudget) -> list[str]:
             "\n".join(message.model_dump_json() for message in fit(bundle).to_messages())
         )
         answer = " ".join(chance.choices(vocabulary, k=120))
-        history += [
-            LLMMessage(role=MessageRole.USER, content=question),
-            LLMMessage(role=MessageRole.ASSISTANT, content=answer),
-        ]
+        history += [message_of(USER, question), message_of(ASSISTANT, answer)]
     return prompts
-
-
-def same_start(one: str, other: str) -> int:
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one)
-    )
 
 
 @pytest.mark.parametrize("limit", [100_000, 8_000], ids=["all-fits", "half-fits"])
 def test_prompts_of_sixty_turns_share_long_prefixes_s3_06(limit: int) -> None:
     prompts = replay(TokenBudget(max_input_tokens=limit))
-    kept = [(same_start(old, new), len(old)) for old, new in pairwise(prompts)]
-    share = sum(same for same, _ in kept) / sum(whole for _, whole in kept)
-    assert share >= 0.9
+    assert mean_shared_prefix([prompt.encode() for prompt in prompts]) >= 0.9
 
 
 def test_schemas_count_where_they_take_more_tokens_s3_03() -> None:

@@ -1,5 +1,7 @@
 """Prompts converted to messages."""
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -7,9 +9,20 @@ from llm_common.core import LLMMessage, MessageRole
 from llm_common.prompt import PromptBundle, TokenBudget
 from llm_common.tools import ToolRegistry
 
+USER, ASSISTANT = MessageRole.USER, MessageRole.ASSISTANT
 
-def message_of(role: MessageRole, text: str) -> LLMMessage:
-    return LLMMessage(role=role, content=text)
+
+def message_of(role: MessageRole, content: Any) -> LLMMessage:
+    return LLMMessage(role=role, content=content)
+
+
+def call_and_output(output: str) -> list[LLMMessage]:
+    """Return a call of the model, and its output."""
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    return [
+        LLMMessage(role=ASSISTANT, tool_calls=[call]),
+        LLMMessage(role=MessageRole.TOOL, content=output, tool_call_id="c"),
+    ]
 
 
 FULL = PromptBundle(
@@ -17,7 +30,7 @@ FULL = PromptBundle(
     instructions="What now?",
     tools_json_schema='[{"name":"t"}]',
     context_docs=["Recent episode summary\nwe talked", "Retrieved context\n- user: a line"],
-    history=[message_of(MessageRole.USER, "hello"), message_of(MessageRole.ASSISTANT, "hi")],
+    history=[message_of(USER, "hello"), message_of(ASSISTANT, "hi")],
     background="## Files\nsrc/app.py",
 )
 
@@ -66,38 +79,30 @@ def test_schemas_as_data_become_canonical_json_s3_06() -> None:
 
 
 def test_history_keeps_its_roles_and_a_str_is_the_users_s3_06() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
-    history = [
-        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[call]),
-        LLMMessage(role=MessageRole.TOOL, content="42", tool_call_id="c1"),
-    ]
+    history = call_and_output("42")
     bundle = PromptBundle.model_validate({"history": ["hello", *history], "instructions": "go on"})
     assert bundle.to_messages() == [
-        message_of(MessageRole.USER, "hello"),
+        message_of(USER, "hello"),
         *history,
-        message_of(MessageRole.USER, "go on"),
+        message_of(USER, "go on"),
     ]
 
 
-def test_adjacent_texts_of_the_user_become_one_message_s3_06() -> None:
-    with_image = LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": "x"}])
-    bundle = PromptBundle(
-        history=[message_of(MessageRole.USER, "a"), message_of(MessageRole.USER, "b")],
-        instructions="c",
-    )
-    assert bundle.to_messages() == [message_of(MessageRole.USER, "a\n\nb\n\nc")]
-    assert len(PromptBundle(history=[with_image], instructions="c").to_messages()) == 2
-
-
-def test_a_message_with_a_name_is_not_merged_s3_06() -> None:
-    with_name = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
-    assert PromptBundle(
-        history=[message_of(MessageRole.USER, "Wind."), with_name], instructions="Go on."
-    ).to_messages() == [
-        message_of(MessageRole.USER, "Wind."),
-        with_name,
-        message_of(MessageRole.USER, "Go on."),
+@pytest.mark.parametrize(
+    "beside",
+    [
+        message_of(USER, [{"type": "text", "text": "x"}]),
+        LLMMessage(role=USER, content="Rain.", name="ann"),
+    ],
+    ids=["blocks", "a name"],
+)
+def test_adjacent_texts_of_the_user_become_one_message_s3_06(beside: LLMMessage) -> None:
+    history = [message_of(USER, "a"), message_of(USER, "b")]
+    assert PromptBundle(history=history, instructions="c").to_messages() == [
+        message_of(USER, "a\n\nb\n\nc")
     ]
+    apart = [message_of(USER, "a"), beside, message_of(USER, "c")]
+    assert PromptBundle(history=apart[:2], instructions="c").to_messages() == apart
 
 
 def test_an_empty_bundle_has_no_messages_s3_06() -> None:
