@@ -34,6 +34,7 @@ from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
 from llm_common.testing import ScriptedClient
 from llm_common.trace import RecordedRun, Run, Trace, read_trace
+from llm_common.trace.lines import RunEnd
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 QUERY = "When does the parcel arrive in Oslo?"
@@ -51,6 +52,13 @@ def ended(trace: Trace, run: Run) -> RecordedRun:
     assert trace.flush()
     assert run.path is not None
     return read_trace(run.path)
+
+
+def end_of(trace: Trace, run: Run) -> RunEnd:
+    """Return the last line of a run."""
+    end = ended(trace, run).end
+    assert end is not None
+    return end
 
 
 async def recorded(

@@ -10,8 +10,6 @@ import pytest
 from llm_common._telemetry import record
 from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
 from llm_common.core.structured import Attempt
-from llm_common.history import FoldPolicy, fold
-from llm_common.pointers.store import InMemoryContextPointerStore
 from llm_common.trace import RecordedRun, Trace
 from llm_common.trace.lines import (
     FoldLine,
@@ -23,7 +21,8 @@ from llm_common.trace.lines import (
     ToolListLine,
 )
 from tests.context.samples import CharacterCounter
-from tests.trace.runs import QUERY, ended, memory, outputs, pack, recorded
+from tests.history.conversations import folded, said
+from tests.trace.runs import QUERY, end_of, ended, memory, outputs, pack, recorded
 
 
 def lines_of(
@@ -49,9 +48,8 @@ def test_a_run_of_many_lines_loses_none_while_the_disk_keeps_up(tmp_path: Path) 
             record("tool_call", tool="find", args={})
             if number % 500 == 0:
                 assert trace.flush()
-    read = ended(trace, run)
-    assert read.end is not None
-    assert (len(read.of(ToolCallLine)), read.end.lost) == (1_500, 0)
+    assert len(ended(trace, run).of(ToolCallLine)) == 1_500
+    assert end_of(trace, run).lost == 0
 
 
 SPACE_AGAIN = """
@@ -135,24 +133,18 @@ async def test_chosen_outputs_are_listed_before_near_misses(tmp_path: Path) -> N
 
 
 async def test_a_fold_has_its_limit_and_its_counts(tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": f"{number} " + "x" * 150} for number in range(20)]
+    messages = [said("user", f"{number} " + "x" * 150) for number in range(20)]
     trace = Trace(tmp_path)
     with trace.run("q") as run:
-        folded = await fold(
-            messages,
-            store=InMemoryContextPointerStore(),
-            session_id="s",
-            policy=FoldPolicy(max_tokens=2_000),
-            counter=CharacterCounter(),
-        )
+        result = await folded(messages, 2_000, counter=CharacterCounter())
     [line] = ended(trace, run).of(FoldLine)
     assert line.model_dump(exclude={"seq", "at", "step", "parent", "kind"}) == {
         "session_id": "s",
         "limit_tokens": 2_000,
-        "tokens": folded.tokens,
+        "tokens": result.tokens,
         "messages_given": 20,
-        "messages_sent": len(folded.messages),
-        "parts": tuple(part.model_dump() for part in folded.parts),
+        "messages_sent": len(result.messages),
+        "parts": tuple(part.model_dump() for part in result.parts),
         "unlisted": 0,
     }
 

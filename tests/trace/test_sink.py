@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from llm_common.trace import RecordedRun, Run, Trace, begin_run, read_trace
 from llm_common.trace.lines import ToolCallLine
 from tests.forking import run_in_child
 from tests.loaded_modules import loaded_by
-from tests.trace.runs import ended, memory, outputs, pack
+from tests.trace.runs import end_of, ended, memory, outputs, pack
 
 CALL = {"tool": "track", "args": {"city": "Oslo"}}
 
@@ -129,10 +131,8 @@ def test_fields_that_make_no_line_are_counted(trace: Trace) -> None:
         record("tool_call", tool=3, args=object())
         record("unknown")
         record("tool_call", **CALL)
-    read = ended(trace, run)
-    assert tools_of(read) == ["track"]
-    assert read.end is not None
-    assert read.end.lost == 2
+    assert tools_of(ended(trace, run)) == ["track"]
+    assert end_of(trace, run).lost == 2
 
 
 def test_a_long_run_keeps_its_first_lines_and_its_last(tmp_path: Path) -> None:
@@ -142,8 +142,7 @@ def test_a_long_run_keeps_its_first_lines_and_its_last(tmp_path: Path) -> None:
             record("tool_call", tool=f"tool {number}", args={})
     read = ended(trace, run)
     assert read.path.stat().st_size <= 3_000
-    assert read.end is not None
-    assert read.end.lost == 50 - len(tools_of(read)) > 0
+    assert end_of(trace, run).lost == 50 - len(tools_of(read)) > 0
     assert tools_of(read)[0] == "tool 0"
 
 
@@ -151,8 +150,7 @@ def test_the_oldest_runs_are_deleted(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=20)
     notes = tmp_path / "q0" / "0 notes.jsonl"
     for number in range(40):
-        with trace.run(f"q{number}"):
-            pass
+        trace.begin(f"q{number}").end()
         if number == 0:
             trace.flush()
             notes.write_text("mine")
@@ -170,16 +168,14 @@ def test_runs_from_the_future_are_deleted_first(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / "wrong" / f"29990101T000000{number:06}Z-00000000.jsonl").touch()
     for number in range(20):
-        with trace.run(f"q{number}"):
-            pass
+        trace.begin(f"q{number}").end()
     trace.flush()
     assert len([*tmp_path.glob("q*/*.jsonl")]) == 20
 
 
 def test_the_files_of_a_query_can_be_removed(trace: Trace) -> None:
     for query_id in ("a", "a", "b"):
-        with trace.run(query_id):
-            pass
+        trace.begin(query_id).end()
     assert (trace.delete("a"), trace.delete("a"), trace.delete("b")) == (2, 0, 1)
 
 
@@ -194,13 +190,14 @@ async def test_recording_never_blocks_the_event_loop(
     assert (await asyncio.to_thread(read_trace, tmp_path / "trace")).end is not None
 
 
-async def test_a_failed_block_ends_its_run_as_an_error(tmp_path: Path, trace: Trace) -> None:
-    with pytest.raises(ZeroDivisionError), trace.run("q"), span("llm_common.tool"):
+async def test_a_failed_block_ends_its_run_as_an_error(trace: Trace) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        trace.run("q") as run,
+        span("llm_common.tool"),
+    ):
         raise ZeroDivisionError
-    trace.flush()
-    end = read_trace(tmp_path).end
-    assert end is not None
-    assert end.status == "error"
+    assert end_of(trace, run).status == "error"
 
 
 FULL_DISK = """
@@ -250,13 +247,21 @@ with trace.run("q"):
 """
 
 
-def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
+@contextmanager
+def ready(program: str, folder: Path) -> Iterator[None]:
+    """Run a program that has printed a line, and kill it at the end."""
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, tmp_path], stdout=subprocess.PIPE
+        [sys.executable, "-c", program, folder], stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        yield
         process.kill()
+
+
+def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
+    with ready(KILLED, tmp_path):
+        pass
     read = read_trace(tmp_path)
     assert len(read.lines) == read.path.read_bytes().count(b"\n") > 200
     assert read.end is None
@@ -291,9 +296,7 @@ def test_a_run_on_a_slow_disk_has_its_last_line(trace: Trace) -> None:
     gate = threading.Event()
     run = stalled_run(trace, gate)
     gate.set()
-    end = ended(trace, run).end
-    assert end is not None
-    assert end.lost > 200
+    assert end_of(trace, run).lost > 200
 
 
 def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(trace: Trace) -> None:
@@ -326,13 +329,8 @@ while time.monotonic() < end:
 
 def test_no_run_is_lost_while_another_process_removes_empty_folders(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=1_000)
-    with subprocess.Popen(
-        [sys.executable, "-c", REMOVING, tmp_path], stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with ready(REMOVING, tmp_path):
         for number in range(80):
             trace.begin(f"q{number}").end()
         trace.flush()
-        process.kill()
     assert len([*tmp_path.glob("*/*.jsonl")]) == 80
