@@ -26,62 +26,141 @@ def sketch(question: str, text: str = TEXT, max_chars: int = 1_200) -> str:
     return shown
 
 
-def test_the_lines_that_match_are_whole_and_have_their_numbers_t_16() -> None:
-    shown = sketch("What happened to blk_-774267833966018354?")
-    assert shown.startswith("900 lines. Some of them, with their numbers:\n")
-    assert '1 line contains "blk_-774267833966018354"' in shown
-    assert f"\n418: {LOG[417]}\n" in shown
+def lines_with(pattern: str) -> str:
+    """Return the number of lines of the log with a pattern, as a sketch says it."""
+    return f"{sum(re.search(pattern, line) is not None for line in LOG)} lines contain "
 
 
-def test_the_number_of_lines_is_that_of_the_whole_word_t_16() -> None:
-    assert '1 line contains "dropped"' in sketch("Which lines mention dropped?")
-    assert '1 line contains "Dropped"' in sketch("Which lines mention Dropped?")
-    assert '2 lines contain "dropped" in any case' in sketch("Which lines mention DROPPED?")
-    numbers = sum(re.search(r"\bhost-4\b", line) is not None for line in LOG)
-    assert f'{numbers} lines contain "host-4"' in sketch("How many lines mention host-4?")
-    assert '2 lines contain "ab"' in sketch("lines with ab", "ab\nabc\nx ab\n" + "y\n" * 9)
+AB = "ab\nabc\nx ab\n" + "y\n" * 9
+PACKAGES = "\n".join(
+    ["no such package.", "package: a", "packages", "a package. Or b", *"bcdefgh" * 9]
+)
+CACHES = "\n".join(["app.cache: x", "the cache: x", "my-cache x", "Cache x", *"bcdefgh" * 9])
+CAFES = "\n".join(f"{n} ein Café in der Straße {n}" for n in range(400))
+ERRORS = [f"ERROR: unit {n} is off" for n in range(2_500)]
+BACKUPS = [f"backup {n} is kept in vault {n}" for n in range(8)]
+REFUSED = [f"ERROR: request {n} was refused by unit {n}" for n in range(300)]
+RUN = [f"tests/test_orders.py::test_{n} PASSED" for n in range(300)]
+NO_TOTALS = [f"error: case {n} has no total" for n in (100, 150, 200)]
+GO = "=== RUN   TestRead\n    read_test.go:7: skipped\n--- FAIL: TestWrite (0.00s)\nok 2\n"
+FAILURES = "Places that may tell of failures: "
 
 
 @pytest.mark.parametrize(
-    ("question", "pattern"),
+    ("text", "question", "shown", "absent"),
     [
-        ("Which lines mention host-4?", r"\bhost\-4\b"),
-        ("Which lines mention HOST-4?", r"(?i)\bhost\-4\b"),
-        ("Which lines mention pages?", "(?i)page"),
+        pytest.param(
+            TEXT,
+            "What happened to blk_-774267833966018354?",
+            [
+                "900 lines. Some of them, with their numbers:\n",
+                '1 line contains "blk_-774267833966018354"',
+                f"\n418: {LOG[417]}\n",
+            ],
+            ["pattern: "],
+            id="whole lines with their numbers",
+        ),
+        *(
+            pytest.param(TEXT, f"Which lines mention {word}?", [claim], [], id=claim)
+            for word, claim in (
+                ("dropped", '1 line contains "dropped"'),
+                ("Dropped", '1 line contains "Dropped"'),
+                ("DROPPED", '2 lines contain "dropped" in any case'),
+                ("host-4", lines_with(r"\bhost-4\b") + '"host-4"'),
+            )
+        ),
+        pytest.param(AB, "lines with ab", ['2 lines contain "ab"'], [], id="a part of a word"),
+        *(
+            pytest.param(
+                TEXT,
+                f"Which lines mention {word}?",
+                [f"\npattern: {pattern}\n", lines_with(pattern)],
+                [],
+                id=f"lines that do not fit are behind {pattern}",
+            )
+            for word, pattern in (
+                ("host-4", r"\bhost\-4\b"),
+                ("HOST-4", r"(?i)\bhost\-4\b"),
+                ("pages", "(?i)page"),
+            )
+        ),
+        pytest.param(TEXT, "Where is the zebra?", [], ["pattern: "], id="no pattern of no word"),
+        pytest.param(
+            PACKAGES,
+            "How many lines mention package.?",
+            ['2 lines contain "package."\n'],
+            [],
+            id="a mark before the question mark belongs to the word",
+        ),
+        pytest.param(
+            PACKAGES,
+            "Which lines mention the package.",
+            ['3 lines contain "package"\n'],
+            [],
+            id="a mark at the end of a sentence",
+        ),
+        pytest.param(
+            CACHES,
+            "How many lines mention cache?",
+            ['3 lines contain "cache", 1 of them outside of longer names\n'],
+            [],
+            id="a word apart from names",
+        ),
+        *(
+            pytest.param(
+                CACHES, f"How many lines mention {word}?", [], ["outside"], id=f"{word} is no name"
+            )
+            for word in ("CACHE", "app.cache")
+        ),
+        pytest.param(
+            CAFES, "Which lines mention cafe?", [], ["pattern: "], id="no pattern misses an accent"
+        ),
+        pytest.param(
+            CAFES,
+            "Which lines mention Café?",
+            [r"pattern: \bCafé\b"],
+            [],
+            id="a pattern of accents",
+        ),
+        pytest.param(
+            "\n".join(ERRORS),
+            "",
+            [f"{FAILURES}at least 2,000, the first in line 1."],
+            [f"{FAILURES}2,000, "],
+            id="as many failures as are counted",
+        ),
+        pytest.param(
+            "\n".join(ERRORS[:1_999]), "", [f"{FAILURES}1,999, "], [], id="one failure less"
+        ),
+        pytest.param(
+            GO,
+            "",
+            [f"{FAILURES}1, the first in line 3."],
+            [],
+            id="the line that tells of a failure",
+        ),
+        pytest.param(
+            "\n".join([*REFUSED[:100], *BACKUPS, *REFUSED[100:]]),
+            "Where are the backups kept?",
+            [f"{FAILURES}300, the first in line 1.", *BACKUPS],
+            [],
+            id="failures leave room for the lines that are asked for",
+        ),
+        pytest.param(
+            "\n".join([*RUN[:100], *NO_TOTALS, *RUN[100:]]),
+            "Run the tests",
+            [*NO_TOTALS, "tests/test_orders.py::test_0 "],
+            [],
+            id="what failed stands beside the lines with the words",
+        ),
     ],
 )
-def test_lines_that_do_not_fit_are_behind_a_pattern(question: str, pattern: str) -> None:
-    shown = sketch(question)
-    assert f"\npattern: {pattern}\n" in shown
-    found = [line for line in LOG if re.search(pattern, line)]
-    assert f"{len(found)} lines contain " in shown
-
-
-def test_a_mark_before_the_question_mark_belongs_to_the_word_t_16() -> None:
-    text = "\n".join(
-        ["no such package.", "package: a", "packages", "a package. Or b", *"bcdefgh" * 9]
-    )
-    assert '2 lines contain "package."\n' in sketch("How many lines mention package.?", text)
-    assert '3 lines contain "package"\n' in sketch("Which lines mention the package.", text)
-
-
-def test_a_word_is_counted_apart_from_names_only_as_it_is_written_t_16() -> None:
-    text = "\n".join(["app.cache: x", "the cache: x", "my-cache x", "Cache x", *"bcdefgh" * 9])
-    counted = '3 lines contain "cache", 1 of them outside of longer names\n'
-    assert counted in sketch("How many lines mention cache?", text)
-    assert "outside" not in sketch("How many lines mention CACHE?", text)
-    assert "outside" not in sketch("How many lines mention app.cache?", text)
-
-
-def test_lines_that_all_fit_need_no_pattern() -> None:
-    assert "pattern: " not in sketch("What happened to blk_-774267833966018354?")
-    assert "pattern: " not in sketch("Where is the zebra?")
-
-
-def test_no_pattern_misses_a_word_with_an_accent() -> None:
-    lines = [f"{n} ein Café in der Straße {n}" for n in range(400)]
-    assert "pattern: " not in sketch("Which lines mention cafe?", "\n".join(lines))
-    assert r"pattern: \bCafé\b" in sketch("Which lines mention Café?", "\n".join(lines))
+def test_a_sketch_counts_and_shows_the_lines_of_the_words_t_16(
+    text: str, question: str, shown: list[str], absent: list[str]
+) -> None:
+    sketched = sketch(question, text)
+    assert [part for part in shown if part not in sketched] == []
+    assert [part for part in absent if part in sketched] == []
 
 
 def test_lines_with_more_and_rarer_words_come_first_t_16() -> None:
@@ -116,23 +195,6 @@ def test_a_long_line_shows_what_matched_t_16() -> None:
     assert re.search(r"^31: ….*needle in it", shown, re.MULTILINE)
 
 
-def test_failures_leave_room_for_the_lines_that_are_asked_for_t_16() -> None:
-    lines = [f"ERROR: request {n} was refused by unit {n}" for n in range(300)]
-    lines[100:100] = [f"backup {n} is kept in vault {n}" for n in range(8)]
-    shown = sketch("Where are the backups kept?", "\n".join(lines))
-    assert "Places that may tell of failures: 300, the first in line 1." in shown
-    assert [n for n in range(8) if f"backup {n} is kept in vault {n}" in shown] == list(range(8))
-
-
-def test_a_request_gets_what_failed_beside_the_lines_with_its_words() -> None:
-    lines = [f"tests/test_orders.py::test_{n} PASSED" for n in range(300)]
-    for n in (100, 150, 200):
-        lines[n] = f"error: case {n} has no total"
-    shown = sketch("Run the tests", "\n".join(lines))
-    assert [n for n in (100, 150, 200) if f"error: case {n}" in shown] == [100, 150, 200]
-    assert "tests/test_orders.py::test_0 " in shown
-
-
 @pytest.mark.parametrize(
     ("result", "path", "beside"),
     [
@@ -152,20 +214,6 @@ def test_the_text_in_data_is_shown_by_its_lines_t_17(
     assert beside in shown.split("\n")[0]
     assert f"{path}" in shown
     assert "\n418: host-4 dropped blk_-774267833966018354 and blk_-8\n" in shown
-
-
-def test_a_number_of_failures_at_its_limit_is_told_as_such() -> None:
-    lines = [f"ERROR: unit {n} is off" for n in range(2_500)]
-    assert "Places that may tell of failures: 2,000, " not in sketch("", "\n".join(lines))
-    assert "Places that may tell of failures: at least 2,000, the first in line 1." in sketch(
-        "", "\n".join(lines)
-    )
-    assert "Places that may tell of failures: 1,999, " in sketch("", "\n".join(lines[:1_999]))
-
-
-def test_the_first_place_of_a_failure_is_the_line_that_tells_of_it() -> None:
-    text = "=== RUN   TestRead\n    read_test.go:7: skipped\n--- FAIL: TestWrite (0.00s)\nok 2\n"
-    assert "may tell of failures: 1, the first in line 3." in sketch("", text)
 
 
 def test_all_that_failed_is_named_before_its_details() -> None:

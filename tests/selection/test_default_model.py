@@ -1,6 +1,5 @@
 """Tests which model is asked if none is configured."""
 
-
 import pytest
 
 from llm_common.agents import ToolSelectionConfig, ToolSelector
