@@ -56,20 +56,29 @@ def test_politeness_does_not_change_the_intent_s1_01() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["address", "padding", "prefix", "ladybug", "additional", "fixture", "unfixed", "buildings"],
-)
-def test_a_verb_within_another_word_does_not_count_s1_01(word: str) -> None:
-    assert intent(f"Thank you, {word} it is") is IntentType.CONVERSATIONAL
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("explain the parser and fix it", IntentType.FILE_ANALYSIS),
         ("fix the parser and explain it", IntentType.CODE_DEBUGGING),
         ("run the tests, fix them, document them", IntentType.COMMAND_EXECUTION),
         ("there is an error", IntentType.CODE_DEBUGGING),
+        # a word of two intents has the first of the specification
+        ("build the project", IntentType.CODE_WRITING),
+        # code in a request is not its verb
+        ("```\nadd(1, 2)\nrun()\n```\nexplain this", IntentType.FILE_ANALYSIS),
+        (
+            "what does `fix it` in https://example.com/run/fix.py mean?",
+            IntentType.FILE_ANALYSIS,
+        ),
+        ("0x00 0x01\n" * 100_000 + "\nexplain this dump", IntentType.FILE_ANALYSIS),
+        # nor is a verb within another word
+        *(
+            (f"Thank you, {word} it is", IntentType.CONVERSATIONAL)
+            for word in (
+                *("address", "padding", "prefix", "ladybug"),
+                *("additional", "fixture", "unfixed", "buildings"),
+            )
+        ),
         # a subordinate clause asks for nothing
         ("When you fix it, run the tests", IntentType.COMMAND_EXECUTION),
         ("When I run the tests, explain the failure", IntentType.FILE_ANALYSIS),
@@ -91,19 +100,6 @@ def test_the_first_verb_of_the_request_decides_s1_01(text: str, expected: Intent
     assert intent(text) is expected
 
 
-def test_a_word_with_two_intents_has_the_first_of_the_specification_s1_01() -> None:
-    assert VERBS["build"] is IntentType.CODE_WRITING
-    assert intent("build the project") is IntentType.CODE_WRITING
-
-
-def test_code_in_a_request_is_not_its_verb() -> None:
-    assert intent("```\nadd(1, 2)\nrun()\n```\nexplain this") is IntentType.FILE_ANALYSIS
-    assert (
-        intent("what does `fix it` in https://example.com/run/fix.py mean?")
-        is IntentType.FILE_ANALYSIS
-    )
-
-
 @pytest.mark.parametrize("text", ["", " \n\t ", "?? !!", "\ud800", "\x00"])
 def test_a_text_without_words_is_conversational_s1_01(text: str) -> None:
     found = classify_intent(text)
@@ -114,9 +110,22 @@ def test_a_text_without_words_is_conversational_s1_01(text: str) -> None:
     )
 
 
-def test_confidences_follow_the_specification_s1_01() -> None:
-    texts = ("write it", "fix it", "explain it", "hello")
-    assert [classify_intent(text).confidence for text in texts] == [0.8, 0.85, 0.75, 0.6]
+@pytest.mark.parametrize(
+    ("text", "confidence", "needs"),
+    [
+        ("write it", 0.8, (True, True, False)),
+        ("fix it", 0.85, (True, True, True)),
+        ("explain it", 0.75, (False, True, False)),
+        ("hello", 0.6, (False, False, True)),
+    ],
+)
+def test_confidences_and_needs_follow_the_specification_s1_01_s1_02(
+    text: str, confidence: float, needs: tuple[bool, bool, bool]
+) -> None:
+    found = classify_intent(text)
+    metadata = found.metadata
+    assert found.confidence == confidence
+    assert (metadata.requires_code, metadata.requires_files, metadata.requires_history) == needs
     assert set(CONFIDENCES) == set(IntentType)
 
 
@@ -133,21 +142,6 @@ def test_every_intent_has_its_needs_s1_02(kind: IntentType) -> None:
     assert needs.current_project == "weather"
 
 
-def test_needs_follow_the_specification_s1_02() -> None:
-    needs = [
-        (found.requires_code, found.requires_files, found.requires_history)
-        for found in (
-            classify_intent(text).metadata for text in ("write it", "fix it", "explain it", "hello")
-        )
-    ]
-    assert needs == [
-        (True, True, False),
-        (True, True, True),
-        (False, True, False),
-        (False, False, True),
-    ]
-
-
 def test_an_intent_has_the_entities_of_its_request() -> None:
     assert [
         entity.text for entity in classify_intent("fix parse_config() in src/app.py").entities
@@ -155,10 +149,6 @@ def test_an_intent_has_the_entities_of_its_request() -> None:
         "parse_config",
         "src/app.py",
     ]
-
-
-def test_a_request_after_a_long_paste_is_found() -> None:
-    assert intent("0x00 0x01\n" * 100_000 + "\nexplain this dump") is IntentType.FILE_ANALYSIS
 
 
 def seconds_for(text: str) -> float:

@@ -22,26 +22,42 @@ def weigh(tmp_path: Path, ranked: Mapping[str, float], query: str = "q") -> dict
     return {file.path: scores["file", file.path] for file in files}
 
 
+TEST_OR_CODE = {"tests/a.py": 1.0, "a.py": 0.7}
+ELSEWHERE = ["docs/conf.py", "examples/a.py", "third_party/a.py", "a.html", "changelog.md"]
+BROKEN = "The port stays open\n\nTraceback (most recent call last):"
+
+
 @pytest.mark.parametrize(
-    "path",
+    ("ranked", "query", "first"),
     [
-        "tests/a.py",
-        "src/__tests__/a.ts",
-        "a_test.go",
-        "x/test_a.py",
-        "a.spec.ts",
-        "conftest.py",
-        "t/unit/a.py",
+        pytest.param({"t/unit/a.py": 1.0, "zz.py": 0.95}, "q", ["zz.py"], id="a test scores less"),
+        pytest.param(
+            {"a.md": 1.0, "contest.py": 0.9, "latest/b.py": 0.9},
+            "q",
+            ["contest.py", "latest/b.py", "a.md"],
+            id="code counts more than prose",
+        ),
+        pytest.param(TEST_OR_CODE, "Close the port twice", ["tests/a.py", "a.py"], id="a change"),
+        pytest.param(TEST_OR_CODE, "where is the port closed", ["a.py"], id="a question"),
+        pytest.param(TEST_OR_CODE, BROKEN, ["a.py"], id="a failure"),
+        pytest.param(
+            {**dict.fromkeys(ELSEWHERE, 1.0), "src/a.py": 0.8},
+            "q",
+            ["src/a.py"],
+            id="source before docs, examples and vendored code",
+        ),
+        pytest.param(
+            {**{f"docs/{number}.md": 1.0 for number in range(300)}, "src/a.py": 0.5},
+            "q",
+            ["src/a.py"],
+            id="code behind many better matches",
+        ),
     ],
 )
-def test_tests_score_less(tmp_path: Path, path: str) -> None:
-    ranked = {path: 1.0, "zz.py": 0.95}
-    assert list(weigh(tmp_path, ranked)) == ["zz.py", path]
-
-
-def test_code_counts_more_than_prose(tmp_path: Path) -> None:
-    ranked = {"a.md": 1.0, "contest.py": 0.9, "latest/b.py": 0.9}
-    assert list(weigh(tmp_path, ranked)) == ["contest.py", "latest/b.py", "a.md"]
+def test_files_are_weighed_by_their_kind(
+    tmp_path: Path, ranked: dict[str, float], query: str, first: list[str]
+) -> None:
+    assert list(weigh(tmp_path, ranked, query))[: len(first)] == first
 
 
 def test_files_named_in_the_question_come_first(tmp_path: Path) -> None:
@@ -58,29 +74,6 @@ def test_the_parts_of_a_score_sum_up_to_it(tmp_path: Path) -> None:
     assert sum(score.parts.values()) == pytest.approx(score.value)
     assert score.parts["words"] == 1.0
     assert score.parts["test"] < 0
-
-
-def test_a_test_loses_less_if_the_query_asks_for_a_change(tmp_path: Path) -> None:
-    ranked = {"tests/a.py": 1.0, "a.py": 0.7}
-    assert list(weigh(tmp_path, ranked, "Close the port twice")) == ["tests/a.py", "a.py"]
-    for query in (
-        "where is the port closed",
-        "The port stays open\n\nTraceback (most recent call last):",
-    ):
-        assert list(weigh(tmp_path, ranked, query)) == ["a.py", "tests/a.py"]
-
-
-def test_source_ranks_before_docs_examples_and_vendored_code(tmp_path: Path) -> None:
-    elsewhere = ["docs/conf.py", "examples/a.py", "third_party/a.py", "a.html", "changelog.md"]
-    assert (
-        next(iter(weigh(tmp_path, {**dict.fromkeys(elsewhere, 1.0), "src/a.py": 0.8})))
-        == "src/a.py"
-    )
-
-
-def test_code_is_weighed_even_behind_many_better_matches(tmp_path: Path) -> None:
-    prose = {f"docs/{number}.md": 1.0 for number in range(300)}
-    assert next(iter(weigh(tmp_path, {**prose, "src/a.py": 0.5}))) == "src/a.py"
 
 
 def test_files_of_one_name_share_what_the_name_earns(tmp_path: Path) -> None:

@@ -25,49 +25,56 @@ def dropped(before: list[Any], after: str, later: list[Any] | None = None) -> An
     )
 
 
-def test_a_rule_that_the_summary_lacks_is_dropped_t_20() -> None:
-    lost = dropped([said("user", RULE)], "The user works on orders.")
-    assert (lost.said, lost.said_before) == ([RULE], 1)
-
-
 @pytest.mark.parametrize(
-    "summary",
+    ("before", "summary", "lost", "counted"),
     [
-        f"Summary. {RULE}",
-        f"Summary.\n\n{RULE.upper()}",
-        RULE.replace("to the", "to\n\nthe"),
-        "- The user wants us to never commit to branch main.\n- He works on orders.",
+        pytest.param([said("user", RULE)], "The user works on orders.", [RULE], 1, id="dropped"),
+        *(
+            pytest.param([said("user", RULE)], summary, [], 1, id=f"kept {words}")
+            for words, summary in {
+                "word for word": f"Summary. {RULE}",
+                "in capitals": f"Summary.\n\n{RULE.upper()}",
+                "in two paragraphs": RULE.replace("to the", "to\n\nthe"),
+                "in other words": (
+                    "- The user wants us to never commit to branch main.\n- He works on orders."
+                ),
+            }.items()
+        ),
+        pytest.param(
+            [said("user", RULE)],
+            "Never mind the commit.\n\nThe branch was main.",
+            [RULE],
+            1,
+            id="its words in different paragraphs",
+        ),
+        pytest.param(
+            [said("user", f"{RULE} From now on answer in French.")],
+            f"Summary: {RULE}",
+            ["From now on answer in French."],
+            2,
+            id="one of two sentences of a line",
+        ),
+        pytest.param(
+            [said("user", "For the rest of this session. Use metric units only.")],
+            "Summary.",
+            ["Use metric units only."],
+            1,
+            id="a sentence that only says how long another holds",
+        ),
+        pytest.param(
+            [said("assistant", RULE), *call_and_output(1, "run", {"path": "rules"}, RULE)],
+            "Summary.",
+            [],
+            0,
+            id="words of the model and of a tool",
+        ),
     ],
-    ids=["word for word", "capitals", "two paragraphs", "other words"],
 )
-def test_a_rule_that_the_summary_has_is_kept_t_20(summary: str) -> None:
-    lost = dropped([said("user", RULE)], summary)
-    assert (lost.said, lost.said_before) == ([], 1)
-
-
-def test_words_in_different_paragraphs_do_not_keep_a_rule_t_20() -> None:
-    lost = dropped([said("user", RULE)], "Never mind the commit.\n\nThe branch was main.")
-    assert lost.said == [RULE]
-
-
-def test_sentences_of_one_line_are_kept_or_dropped_alone_t_20() -> None:
-    lost = dropped([said("user", f"{RULE} From now on answer in French.")], f"Summary: {RULE}")
-    assert (lost.said, lost.said_before) == (["From now on answer in French."], 2)
-
-
-def test_a_sentence_that_only_says_how_long_another_holds_is_not_named_t_20() -> None:
-    lost = dropped(
-        [said("user", "For the rest of this session. Use metric units only.")], "Summary."
-    )
-    assert lost.said == ["Use metric units only."]
-
-
-def test_words_of_the_model_and_of_tools_are_not_the_users_t_20() -> None:
-    before = [
-        said("assistant", RULE),
-        *call_and_output(1, "run", {"path": "rules"}, RULE),
-    ]
-    assert dropped(before, "Summary.").said_before == 0
+def test_the_users_words_that_a_summary_lacks_are_dropped_t_20(
+    before: list[Any], summary: str, lost: list[str], counted: int
+) -> None:
+    losses_of_summary = dropped(before, summary)
+    assert (losses_of_summary.said, losses_of_summary.said_before) == (lost, counted)
 
 
 @pytest.mark.parametrize(

@@ -31,34 +31,62 @@ async def section(messages: list[Any], label: str, *, last: str = "Check the pla
     return [line.partition(" user: ")[2] for line in below]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "From now on: number the pages.",
-        "I can't eat walnuts.",
-        "I really dislike long tables.",
-        "Use the 24-hour clock.",
-        "Keep the sheets short. Omit logos.",
-        "Do not touch plan.md.",
-        "Write in British English.",
-        "When you cite a page, name its number.",
-        "Stop apologising.",
-        "Again: no long tables.",
-        "I'd rather you asked me first.",
-        "We use the metric system.",
-        "Write everything in capitals.",
-        "Sono celiaca.",
-        "Je préfère les listes courtes.",
-        '"I dislike long tables."',
-    ],
+WITH_OTHERS = {
+    "Use metric units.\nHow long is the bridge?": "Use metric units.",
+    "Do not touch plan.md. How long is the bridge?": "Do not touch plan.md.",
+    "Keep it short. Omit logos. How long is it?": "Keep it short. Omit logos.",
+    # typed behind a text of others
+    "The sign reads:\nNo guests.\nAlways knock.\n\nNever quote it. What does it mean?": (
+        "Never quote it."
+    ),
+    "Here is the code:\n```\nwait()\n```\nFix it, and never change its name.": (
+        "Fix it, and never change its name."
+    ),
+    # a frame stands with what it frames
+    "For the rest of this session. end with a short joke.\nThe sky is grey today.": (
+        "For the rest of this session. end with a short joke."
+    ),
+    "From now on:\nNumber the pages.": "From now on: Number the pages.",
+    # and a rule with its exception and its list
+    "Never touch the shed. Except on Sundays.": "Never touch the shed. Except on Sundays.",
+    "Never knock.\nThat is not for guests.": "Never knock. That is not for guests.",
+    "You may never:\n- knock\n- sleep here\nThanks!": "You may never: - knock - sleep here",
+    "House rules:\n1. Knock.\n2. Be kind.": "House rules: 1. Knock. 2. Be kind.",
+    'End with "Bye. See you." from now on.': 'End with "Bye. See you." from now on.',
+}
+ALONE = (
+    "From now on: number the pages.",
+    "I can't eat walnuts.",
+    "I really dislike long tables.",
+    "Use the 24-hour clock.",
+    "Keep the sheets short. Omit logos.",
+    "Do not touch plan.md.",
+    "Write in British English.",
+    "When you cite a page, name its number.",
+    "Stop apologising.",
+    "Again: no long tables.",
+    "I'd rather you asked me first.",
+    "We use the metric system.",
+    "Write everything in capitals.",
+    "Sono celiaca.",
+    "Je préfère les listes courtes.",
+    '"I dislike long tables."',
+    "No, better so: never use the old list.",
 )
-async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
-    assert await section([said("user", text)], HELD) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "held"), [*WITH_OTHERS.items(), *((text, text) for text in ALONE)]
+)
+async def test_what_the_user_says_for_the_conversation_is_listed_t_07(text: str, held: str) -> None:
+    assert await section([said("user", text)], HELD) == [held]
+    assert await section([said("user", text)], "Done:") == []
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        # over with its answer
         "Keep it short this time.",
         "Never mind, it works now.",
         "No worries, take your time.",
@@ -78,44 +106,32 @@ async def test_what_holds_alone_in_a_message_is_listed_t_07(text: str) -> None:
         "Please don't cancel it.",
         "Don't need a comment about that.",
         "Not yet.",
+        # a fact before a question, a form or a request behind it
+        "How long is the bridge? Digits only, please.",
+        "The bridge always opens at noon. When does it close?",
+        "The gate must always be shut. Who shuts it?",
+        "When it rains, the gate must stay shut. Who shuts it?",
+        "If it rains, we go home. How long is the bridge?",
+        "How long is the bridge? Use metric units.",
+        "Do not touch plan.md. Find a bridge.",
+        # a text of others
+        "What do you think of it?\n\n# Rules of the house\n\n- Never sleep here.\n- No guests.",
+        "Summarise this:\n\nGuests must never sleep here.\nNever cook here.",
+        "Proofread this: Never sleep here. Always knock.",
+        "The sign reads:\nNever sleep here.\nAlways knock.\n\nIs that polite?",
+        "From: office@example.org\nSubject: House\n\nFrom now on nobody sleeps here.\n\nIs it real?",
+        "He left a note: 'Never sleep here. Always knock. No guests.' Is that polite?",
+        'The sign says "never sleep here" in red.',
+        "def wait(user):\n    # never sleep here\n    return user.ready\n\nIs it safe?",
+        "2026-11-02 10:14:11 never sleep here\nWhy?",
+        "Never sleep here. " + "The guide is long. " * 60,
+        "The guide is long.\n" * 50 + "- Never sleep here.\n" + "The guide is long.\n" * 20,
     ],
 )
-async def test_what_is_over_with_its_answer_is_not_listed_t_07(text: str) -> None:
+async def test_what_the_user_does_not_say_for_the_conversation_is_not_listed_t_07(
+    text: str,
+) -> None:
     assert await section([said("user", text)], HELD) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "held"),
-    [
-        ("Use metric units.\nHow long is the bridge?", ["Use metric units."]),
-        ("How long is the bridge? Digits only, please.", []),
-        ("Do not touch plan.md. How long is the bridge?", ["Do not touch plan.md."]),
-        ("Keep it short. Omit logos. How long is it?", ["Keep it short. Omit logos."]),
-        ("The bridge always opens at noon. When does it close?", []),
-        ("The gate must always be shut. Who shuts it?", []),
-        ("When it rains, the gate must stay shut. Who shuts it?", []),
-        ("If it rains, we go home. How long is the bridge?", []),
-        ("How long is the bridge? Use metric units.", []),
-        ("Do not touch plan.md. Find a bridge.", []),
-        # typed behind a text of others
-        (
-            "The sign reads:\nNo guests.\nAlways knock.\n\nNever quote it. What does it mean?",
-            ["Never quote it."],
-        ),
-        (
-            "Here is the code:\n```\nwait()\n```\nFix it, and never change its name.",
-            ["Fix it, and never change its name."],
-        ),
-        # a frame stands with what it frames
-        (
-            "For the rest of this session. end with a short joke.\nThe sky is grey today.",
-            ["For the rest of this session. end with a short joke."],
-        ),
-        ("From now on:\nNumber the pages.", ["From now on: Number the pages."]),
-    ],
-)
-async def test_only_what_the_user_commands_holds_t_07(line: str, held: list[str]) -> None:
-    assert await section([said("user", line)], HELD) == held
 
 
 async def test_what_was_said_within_a_long_message_is_quoted_t_07() -> None:
@@ -131,41 +147,6 @@ async def test_the_frame_of_a_paste_stands_with_its_pointer_t_07(paste: str) -> 
     [line] = await section([said("user", text)], HELD)
     assert line.startswith("From now on follow this guide: [a pasted text follows: id ")
     assert line.endswith(" /2]")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What do you think of it?\n\n# Rules of the house\n\n- Never sleep here.\n- No guests.",
-        "Summarise this:\n\nGuests must never sleep here.\nNever cook here.",
-        "Proofread this: Never sleep here. Always knock.",
-        "The sign reads:\nNever sleep here.\nAlways knock.\n\nIs that polite?",
-        "From: office@example.org\nSubject: House\n\nFrom now on nobody sleeps here.\n\nIs it real?",
-        "He left a note: 'Never sleep here. Always knock. No guests.' Is that polite?",
-        'The sign says "never sleep here" in red.',
-        "def wait(user):\n    # never sleep here\n    return user.ready\n\nIs it safe?",
-        "2026-11-02 10:14:11 never sleep here\nWhy?",
-        # long texts
-        "Never sleep here. " + "The guide is long. " * 60,
-        "The guide is long.\n" * 50 + "- Never sleep here.\n" + "The guide is long.\n" * 20,
-    ],
-)
-async def test_a_text_of_others_never_binds_t_07(text: str) -> None:
-    assert await section([said("user", text)], HELD) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "held"),
-    [
-        ("Never touch the shed. Except on Sundays.", "Never touch the shed. Except on Sundays."),
-        ("Never knock.\nThat is not for guests.", "Never knock. That is not for guests."),
-        ("You may never:\n- knock\n- sleep here\nThanks!", "You may never: - knock - sleep here"),
-        ("House rules:\n1. Knock.\n2. Be kind.", "House rules: 1. Knock. 2. Be kind."),
-        ('End with "Bye. See you." from now on.', 'End with "Bye. See you." from now on.'),
-    ],
-)
-async def test_a_rule_stands_with_its_exception_and_its_list_t_07(text: str, held: str) -> None:
-    assert await section([said("user", text)], HELD) == [held]
 
 
 @pytest.mark.parametrize(
@@ -212,12 +193,6 @@ async def test_a_consent_is_listed_with_its_calls_and_holds_no_more_t_07() -> No
         "Yes, please book it. (then called find, book)",
         "No, don't cancel the other one. (no call followed)",
     ]
-
-
-async def test_a_no_that_corrects_is_no_refusal_t_07() -> None:
-    messages = [said("user", "No, better so: never use the old list.")]
-    assert await section(messages, HELD) == ["No, better so: never use the old list."]
-    assert await section(messages, "Done:") == []
 
 
 @pytest.mark.parametrize(

@@ -57,23 +57,22 @@ def test_invalid_fields_of_an_event_raise_s3_04(fields: dict[str, object]) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("texts", "line"),
     [
-        ("One. Two.", "user: One."),
-        ("Version 1.5 is out! Yes", "user: Version 1.5 is out!"),
-        ("今天开会。明天休息。", "user: 今天开会。"),
-        ("a line\nanother", "user: a line"),
-        ("  tab\there ", "user: tab here"),
-        ("x" * 500, f"user: {'x' * 153}…"),
+        (["One. Two."], "user: One."),
+        (["Version 1.5 is out! Yes"], "user: Version 1.5 is out!"),
+        (["今天开会。明天休息。"], "user: 今天开会。"),
+        (["a line\nanother"], "user: a line"),
+        (["  tab\there "], "user: tab here"),
+        (["x" * 500], f"user: {'x' * 153}…"),
+        ([], None),
+        ([" \n", ""], None),
     ],
 )
-def test_a_summary_has_the_first_sentence_of_an_event_s3_04(text: str, line: str) -> None:
-    assert episode_summary([Event(text=text)]) == line
-
-
-def test_events_without_words_have_no_summary_s3_04() -> None:
-    assert episode_summary([]) is None
-    assert episode_summary([Event(text=" \n"), Event(text="")]) is None
+def test_a_summary_has_the_first_sentence_of_an_event_s3_04(
+    texts: list[str], line: str | None
+) -> None:
+    assert episode_summary([Event(text=text) for text in texts]) == line
 
 
 def test_a_summary_has_the_newest_lines_that_fit_s3_04() -> None:

@@ -96,6 +96,11 @@ COPY = {"source_path": STRING, "target_path": STRING}
         (COPY, "aa.txt, bb.txt", {}),
         ({"artist": STRING, "city": STRING}, "What does Coldplay play?", {}),
         ({"query": STRING, "topic": STRING}, "Find papers on gravity", {}),
+        (
+            {"name": STRING, "city": STRING},
+            "name: John Doe, city: New York",
+            {"name": "John Doe", "city": "New York"},
+        ),
     ],
 )
 def test_the_only_possible_value_is_filled(
@@ -104,44 +109,45 @@ def test_the_only_possible_value_is_filled(
     assert fill(properties, text) == args
 
 
-def test_optional_parameters_are_filled_by_name_only() -> None:
-    properties = {"query": STRING, "limit": INTEGER, "title": STRING}
-    assert fill(properties, 'find "x" 5', required=[]) == {}
-    assert fill(properties, "limit 5", required=[]) == {"limit": 5}
-    assert fill(FROM_TO, "USD", required=["from_currency"]) == {}
+FOUND = {"query": STRING, "limit": INTEGER, "title": STRING}
+READ = {"path": STRING, "limit": INTEGER}
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("properties", "required", "text", "args"),
     [
-        "read aa.py and bb.py",
-        "read aa.py for Ann",
-        "read aa.py since 2031-05-02",
-        "read aa.py 3 times",
-        "read aa.py, but not now",
-        "read aa.py with its limit",
-        "read aa.py " + "slowly " * 300,
+        # optional parameters are filled by name only
+        (FOUND, [], 'find "x" 5', {}),
+        (FOUND, [], "limit 5", {"limit": 5}),
+        (FROM_TO, ["from_currency"], "USD", {}),
+        # a request that states more than the arguments have is left out
+        (READ, ["path"], "read aa.py", {"path": "aa.py"}),
+        (READ, ["path"], "read aa.py and bb.py", {}),
+        (READ, ["path"], "read aa.py for Ann", {}),
+        (READ, ["path"], "read aa.py since 2031-05-02", {}),
+        (READ, ["path"], "read aa.py 3 times", {}),
+        (READ, ["path"], "read aa.py, but not now", {}),
+        (READ, ["path"], "read aa.py with its limit", {}),
+        (READ, ["path"], "read aa.py " + "slowly " * 300, {}),
     ],
 )
-def test_a_request_that_states_more_than_the_arguments_have_is_left_out(text: str) -> None:
-    properties = {"path": STRING, "limit": INTEGER}
-    assert fill(properties, "read aa.py", required=["path"]) == {"path": "aa.py"}
-    assert fill(properties, text, required=["path"]) == {}
+def test_an_optional_argument_is_filled_by_its_name_only(
+    properties: dict[str, Any], required: list[str], text: str, args: dict[str, Any]
+) -> None:
+    assert fill(properties, text, required=required) == args
 
 
-def test_a_name_of_several_words_is_one_value() -> None:
-    properties = {"name": STRING, "city": STRING}
-    assert fill(properties, "name: John Doe, city: New York") == {
-        "name": "John Doe",
-        "city": "New York",
-    }
-
-
-def test_the_context_wins_over_later_texts_and_earlier_texts_over_later() -> None:
-    assert fill({"path": STRING}, "read it", "read aa.py", path="from/context.py") == {
-        "path": "from/context.py"
-    }
-    assert fill({"path": STRING}, "nothing here", "read bb.py", "read cc.py") == {"path": "bb.py"}
+@pytest.mark.parametrize(
+    ("texts", "context", "path"),
+    [
+        (["read it", "read aa.py"], {"path": "from/context.py"}, "from/context.py"),
+        (["nothing here", "read bb.py", "read cc.py"], {}, "bb.py"),
+    ],
+)
+def test_the_context_wins_over_texts_and_earlier_texts_over_later(
+    texts: list[str], context: dict[str, Any], path: str
+) -> None:
+    assert fill({"path": STRING}, *texts, **context) == {"path": path}
 
 
 def test_a_call_names_the_required_arguments_without_a_value() -> None:

@@ -46,51 +46,64 @@ async def select(planned: PlannedTask, registry: Any = REGISTRY, **options: Any)
     return await selector.select_detailed(task=planned, tool_registry=registry, **options)
 
 
-async def chosen(planned: PlannedTask, **options: Any) -> list[tuple[str, dict[str, Any]]]:
-    return [(call.tool, call.args) for call in (await select(planned, **options)).calls]
+AA = ("read_file", {"path": "aa.py"})
+ULM = ("get_weather", {"city": "Ulm"})
+IN_IMPERIAL = "What will the weather be, city: Ulm, in imperial units?"
+SEVERAL = "Read the file aa.py and show the weather for city: Ulm"
 
 
-async def test_each_sub_task_gets_its_tool_s2_14() -> None:
-    planned = task(
-        "Look around",
-        "Read the file src/app.py",
-        "What will the weather be, city: Ulm, in imperial units?",
-    )
-    assert await chosen(planned) == [
-        ("read_file", {"path": "src/app.py"}),
-        ("get_weather", {"city": "Ulm", "unit": "imperial"}),
-    ]
+@pytest.mark.parametrize(
+    ("planned", "options", "calls"),
+    [
+        pytest.param(
+            task("Look around", "Read the file aa.py", IN_IMPERIAL),
+            {},
+            [AA, ("get_weather", {"city": "Ulm", "unit": "imperial"})],
+            id="a tool for each sub-task",
+        ),
+        pytest.param(
+            task("Search for 'retry logic'"),
+            {},
+            [("search_files", {"query": "retry logic"})],
+            id="the task without sub-tasks",
+        ),
+        pytest.param(task("Do it"), {"query": "weather, city: Ulm"}, [ULM], id="then the query"),
+        pytest.param(
+            task("Read the file aa.py"), {"query": "weather, city: Ulm"}, [AA], id="the task first"
+        ),
+        pytest.param(
+            task("Show the weather"), {"context": {"city": "Ulm"}}, [ULM], id="of the context"
+        ),
+        pytest.param(task(SEVERAL), {}, [], id="several requests are left to a model"),
+        pytest.param(
+            task(SEVERAL, "Read the file aa.py", "Show the weather for city: Ulm"),
+            {},
+            [AA, ULM],
+            id="unless they are sub-tasks",
+        ),
+    ],
+)
+async def test_each_request_gets_its_tool_with_its_arguments_s2_14(
+    planned: PlannedTask, options: dict[str, Any], calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    selection = await select(planned, **options)
+    assert [(call.tool, call.args) for call in selection.calls] == calls
 
 
-async def test_without_sub_tasks_the_task_counts_and_then_the_query() -> None:
-    assert await chosen(task("Search for 'retry logic'")) == [
-        ("search_files", {"query": "retry logic"})
-    ]
-    assert await chosen(task("Do it"), query="weather, city: Ulm") == [
-        ("get_weather", {"city": "Ulm"})
-    ]
-    assert await chosen(task("Read the file aa.py"), query="weather, city: Ulm") == [
-        ("read_file", {"path": "aa.py"})
-    ]
-
-
-async def test_the_context_fills_arguments() -> None:
-    assert await chosen(task("Show the weather"), context={"city": "Bonn"}) == [
-        ("get_weather", {"city": "Bonn"})
-    ]
-
-
-async def test_a_tool_without_its_arguments_is_not_called() -> None:
-    selection = await select(task("Read a file"))
+@pytest.mark.parametrize(
+    ("text", "context", "reason", "path"),
+    [
+        ("Read a file", {}, "unfilled", "path"),
+        ("Show the weather", {"city": 5}, "invalid_args", "city"),
+    ],
+)
+async def test_a_call_without_fitting_arguments_is_not_made_s2_07(
+    text: str, context: dict[str, Any], reason: str, path: str
+) -> None:
+    selection = await select(task(text), context=context)
     assert (selection.status, selection.calls) == ("invalid", ())
-    (drop,) = selection.dropped
-    assert (drop.tool, drop.reason, drop.problems[0].path) == ("read_file", "unfilled", "path")
-
-
-async def test_arguments_are_checked_by_the_schema_s2_07() -> None:
-    selection = await select(task("Show the weather"), context={"city": 5})
-    assert selection.calls == ()
-    assert selection.dropped[0].reason == "invalid_args"
+    [drop] = selection.dropped
+    assert (drop.reason, drop.problems[0].path) == (reason, path)
 
 
 @pytest.mark.parametrize("text", ["Write a poem about spring", "?!", "", "the lines"])
@@ -182,15 +195,6 @@ async def test_a_tie_calls_neither_tool() -> None:
     twins = ToolRegistry([Tool(read_file, name=f"read_file_{letter}") for letter in "ab"])
     selection = await select(task("Read the file aa.py"), twins)
     assert ([drop.reason for drop in selection.dropped], selection.calls) == (["tie"], ())
-
-
-async def test_several_requests_in_one_task_are_left_to_a_model() -> None:
-    text = "Read the file aa.py and show the weather for city: Ulm"
-    assert await chosen(task(text)) == []
-    assert await chosen(task(text, "Read the file aa.py", "Show the weather for city: Ulm")) == [
-        ("read_file", {"path": "aa.py"}),
-        ("get_weather", {"city": "Ulm"}),
-    ]
 
 
 @pytest.mark.parametrize("blanks", [" ", " \n", "\t and"])

@@ -32,26 +32,41 @@ def entries_of(query: str, pool: list[ContextPointer]) -> dict[int, RankedPointe
     return {int(entry.pointer.pointer_id, 16): entry for entry in rank_pointers(query, pool)}
 
 
-def test_summary_and_digest_both_count_s0_08() -> None:
-    pool = [
-        pointer(1, "search query=oslo", "weather rain tomorrow"),
-        pointer(2, "search query=bergen", "train timetable"),
-        pointer(3, "search query=ship", "harbour"),
-        pointer(4, "search query=bus", "stops"),
-    ]
-    assert ranked("rain", pool)[0] == 1
-    assert ranked("bergen", pool)[0] == 2
+SEARCHES = [
+    pointer(1, "search query=oslo", "weather rain tomorrow"),
+    pointer(2, "search query=bergen", "train timetable"),
+    pointer(3, "search query=ship", "harbour"),
+    pointer(4, "search query=bus", "stops"),
+]
+EQUAL = [pointer(number, "weather oslo") for number in range(1, 6)]
+AT_ONCE = [pointer(number, "weather", created_at="now") for number in (3, 1, 2)]
+CALLS = [pointer(number, "call", order="ORD-118", created_at="2020") for number in range(8, 0, -1)]
+LURES = [pointer(number, "refund of the order, please") for number in range(10, 30)]
+PAID = pointer(9, "pay", card="C77", created_at="2020")
+FLIGHTS = [pointer(number, "search", day="2024-05-24") for number in range(1, 9)]
 
 
-def test_the_newer_of_two_equal_matches_comes_first_whatever_their_order() -> None:
-    pool = [pointer(number, "weather oslo") for number in range(1, 6)]
-    assert ranked("weather", pool) == [5, 4, 3, 2, 1]
-    assert ranked("weather", pool[::-1]) == [5, 4, 3, 2, 1]
-
-
-def test_position_decides_between_equal_times() -> None:
-    pool = [pointer(number, "weather", created_at="now") for number in (3, 1, 2)]
-    assert ranked("weather", pool) == [2, 1, 3]
+@pytest.mark.parametrize(
+    ("query", "pool", "first"),
+    [
+        pytest.param("rain", SEARCHES, [1], id="S0-08-digest"),
+        pytest.param("bergen", SEARCHES, [2], id="S0-08-summary"),
+        pytest.param("weather", EQUAL, [5, 4, 3, 2, 1], id="the newer of equal matches"),
+        pytest.param("weather", EQUAL[::-1], [5, 4, 3, 2, 1], id="whatever their order"),
+        pytest.param("weather", AT_ONCE, [2, 1, 3], id="the position at equal times"),
+        pytest.param(
+            "refund order ord-118 please",
+            [*LURES, *CALLS],
+            [1, 2, 3, 4, 5, 6, 7, 8],
+            id="S0-42-every output with the named argument",
+        ),
+        pytest.param("pay for 2024-05-24 with C77", [PAID, *FLIGHTS], [9], id="the rarest name"),
+    ],
+)
+def test_the_best_match_comes_first(
+    query: str, pool: list[ContextPointer], first: list[int]
+) -> None:
+    assert ranked(query, pool)[: len(first)] == first
 
 
 def test_a_name_in_the_best_digest_raises_its_pointer() -> None:
@@ -183,18 +198,6 @@ def test_an_output_whose_argument_the_question_names_is_first_s0_42(question: st
     ]
     linked = [pointer(number, "user", query=f"ID{number}") for number in range(2, 20)]
     assert ranked(question, [*lures, named, *linked])[0] == 1
-
-
-def test_every_output_with_the_named_argument_precedes_all_others_s0_42() -> None:
-    calls = [pointer(number, "call", order="ORD-118", created_at="2020") for number in range(1, 9)]
-    lures = [pointer(number, "refund of the order, please") for number in range(10, 30)]
-    assert set(ranked("refund order ord-118 please", [*lures, *calls])[:8]) == {*range(1, 9)}
-
-
-def test_the_rarest_name_comes_first() -> None:
-    flights = [pointer(number, "search", day="2024-05-24") for number in range(1, 9)]
-    pool = [pointer(9, "pay", card="C77", created_at="2020"), *flights]
-    assert ranked("pay for 2024-05-24 with C77", pool)[0] == 9
 
 
 @pytest.mark.parametrize(

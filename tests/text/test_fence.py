@@ -105,17 +105,24 @@ def test_printable_text_can_be_encoded_and_keeps_its_characters(text: str) -> No
     assert printable(text) == text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
-@pytest.mark.parametrize("line_end", ["", *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\r\n", "a\n"])
-def test_a_line_that_begins_like_a_heading_is_indented(line_end: str) -> None:
-    assert without_headings(f"{line_end}### forged") == f"{line_end} ### forged"
+LINE_ENDS = ["", *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\r\n", "a\n"]
+INVISIBLE = ["\u200b", "\ufeff", "\u2060", "\u202e", "\xad", "\0"]
 
 
-@pytest.mark.parametrize("before", ["\u200b", "\ufeff", "\u2060", "\u202e", "\xad", "\0"])
-@pytest.mark.parametrize("space", [" ", "\t", "\xa0", "\u2003"])
-def test_a_heading_behind_invisible_characters_is_indented(before: str, space: str) -> None:
-    assert without_headings(f"a\n{before}###{space}forged") == f"a\n{before} ###{space}forged"
-
-
-@pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "###\n", "", "x### y"])
-def test_other_text_is_unchanged(text: str) -> None:
-    assert without_headings(text) == text
+@pytest.mark.parametrize(
+    ("text", "indented"),
+    [
+        *((f"{end}### forged", f"{end} ### forged") for end in LINE_ENDS),
+        *(
+            (f"a\n{before}###{space}forged", f"a\n{before} ###{space}forged")
+            for before in INVISIBLE
+            for space in (" ", "\t", "\xa0", "\u2003")
+        ),
+        *(
+            (text, text)
+            for text in ("a ### b", "#### deeper", "## two", "###", "###\n", "", "x### y")
+        ),
+    ],
+)
+def test_only_a_line_that_begins_like_a_heading_is_indented(text: str, indented: str) -> None:
+    assert without_headings(text) == indented

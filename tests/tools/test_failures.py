@@ -12,30 +12,6 @@ REDACTOR = Redactor()
 KEY = "ghp_" + "a1B2" * 9
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("read it", "no read it here"),
-        ("eight ch", "no [note] here"),
-        ("seven c", "no seven c here"),
-    ],
-)
-def test_a_text_of_eight_characters_may_be_the_users(text: str, expected: str) -> None:
-    assert failure_reason(f"no {text} here", {"note": text}, REDACTOR) == expected
-
-
-@pytest.mark.parametrize("short", ["the cat sat", "the cat sat, and sat, " * 9])
-def test_the_longest_text_of_an_argument_is_replaced_first(short: str) -> None:
-    args = {"a": [short, {"b": f"{short} on the mat"}]}
-    reason = failure_reason(f"it said {short} on the mat, {short}", args, REDACTOR)
-    assert reason == "it said [a], [a]"
-
-
-def test_the_name_of_an_argument_is_not_replaced_again() -> None:
-    reason = failure_reason("no such key: xxxxxxxx", {"x" * 64: ["xxxxxxxx"] * 3}, REDACTOR)
-    assert reason == f"no such key: [{'x' * 64}]"
-
-
 def test_each_argument_of_any_length_and_number_is_replaced() -> None:
     rows = [f"customer number {number}" for number in range(16_000)]
     started = time.thread_time()
@@ -48,20 +24,49 @@ def test_each_argument_of_any_length_and_number_is_replaced() -> None:
     assert reason == "cannot read '[page]': line 3"
 
 
-def test_texts_are_found_eight_levels_deep() -> None:
-    text = "what my neighbour earns"
-    for levels, expected in ((8, "no [a]"), (9, f"no {text}")):
-        value: object = text
-        for _ in range(levels):
-            value = [value]
-        assert failure_reason(f"no {text}", {"a": value}, REDACTOR) == expected
+def nested(levels: int, value: object) -> object:
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
-def test_a_reason_is_one_line_of_400_characters_without_secrets() -> None:
-    reason = failure_reason(f"first\nsecond {KEY} third", {}, REDACTOR)
-    assert reason == "first second [redacted] third"
-    assert failure_reason("x" * 400, {}, REDACTOR) == "x" * 400
-    assert len(failure_reason("x" * 401, {}, REDACTOR)) == 400
+TEXT = "what my neighbour earns"
+TWICE = "the cat sat, and sat, " * 9
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "reason"),
+    [
+        pytest.param("no read it here", {"note": "read it"}, "no read it here", id="7 letters"),
+        pytest.param("no eight ch here", {"note": "eight ch"}, "no [note] here", id="8 letters"),
+        *(
+            pytest.param(
+                f"it said {short} on the mat, {short}",
+                {"a": [short, {"b": f"{short} on the mat"}]},
+                "it said [a], [a]",
+                id=f"the longest text first {len(short)}",
+            )
+            for short in ("the cat sat", TWICE)
+        ),
+        pytest.param(
+            "no such key: xxxxxxxx",
+            {"x" * 64: ["xxxxxxxx"] * 3},
+            f"no such key: [{'x' * 64}]",
+            id="the name of an argument is not replaced again",
+        ),
+        pytest.param(f"no {TEXT}", {"a": nested(8, TEXT)}, "no [a]", id="8 levels deep"),
+        pytest.param(f"no {TEXT}", {"a": nested(9, TEXT)}, f"no {TEXT}", id="9 levels deep"),
+        pytest.param(
+            f"first\nsecond {KEY} third", {}, "first second [redacted] third", id="one line"
+        ),
+        pytest.param("x" * 400, {}, "x" * 400, id="400 characters"),
+        pytest.param("x" * 401, {}, "x" * 400, id="401 characters"),
+    ],
+)
+def test_a_reason_is_a_line_without_secrets_and_texts_of_the_user(
+    text: str, args: dict[str, object], reason: str
+) -> None:
+    assert failure_reason(text, args, REDACTOR) == reason
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
