@@ -32,14 +32,6 @@ MOMENTS = [
     datetime(9999, 12, 31, 23, 59, tzinfo=UTC),
     datetime(1, 1, 1, tzinfo=UTC),
 ]
-BAD_VECTORS: list[tuple[Any, Any]] = [
-    ((0.0, 0.0), (1.0, 0.0)),
-    ((math.nan, 1.0), (1.0, 0.0)),
-    ((math.inf, 1.0), (1.0, 0.0)),
-    ((1.0,), (1.0, 0.0)),
-    ((), ()),
-    (None, (1.0, 0.0)),
-]
 
 
 def turn(content: str = "", age: timedelta = timedelta()) -> TurnEntry:
@@ -77,9 +69,33 @@ def score_file(item: ContextFile, text: str = "?? !!") -> float:
     return score_context_file(item, classify_intent(text), now=NOW)
 
 
-@pytest.mark.parametrize("hours", [0, 1, 3, 48])
-def test_the_score_of_a_turn_decays_by_the_hour_s1_07(hours: int) -> None:
-    assert score_turn("rain", age=hours * HOUR) == pytest.approx(0.7 * math.exp(-hours))
+SAME = "rain over the hills"
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "hours", "weight", "expected"),
+    [
+        *(("rain", "?? !!", hours, 0.7, 0.7 * math.exp(-hours)) for hours in (0, 1, 3, 48)),
+        ("rain", "?? !!", 1, 0.1, 0.1 / math.e),
+        pytest.param("rain", "?? !!", -1_000, 0.7, 0.7, id="F-138-the future counts as now"),
+        # the same text gains a fifth
+        (SAME, SAME, 0, 0.7, 0.7 + 0.2),
+        ("nothing of it", SAME, 0, 0.7, 0.7),
+        pytest.param("a the of", "", 0, 0.7, 0.7, id="F-136-empty"),
+        pytest.param("a the of", "?? !!", 0, 0.7, 0.7, id="F-136-marks"),
+        pytest.param("a the of", "a the of", 0, 0.7, 0.7, id="F-136-stop-words"),
+    ],
+)
+def test_the_score_of_a_turn_decays_by_the_hour_s1_07(
+    content: str, text: str, hours: int, weight: float, expected: float
+) -> None:
+    entry = turn(content, hours * HOUR)
+    score = score_conversation_turn(entry, classify_intent(text), weight, now=NOW)
+    assert score == pytest.approx(expected)
+
+
+def test_a_turn_with_some_of_the_words_gains_less_than_a_fifth_s1_07() -> None:
+    assert 0.7 < score_turn("rain over the sea", SAME) < 0.9
 
 
 def test_a_file_scores_at_most_two_s1_08() -> None:
@@ -94,18 +110,6 @@ def test_a_file_scores_at_most_two_s1_08() -> None:
     [score] = score_pool(DataPoolSnapshot(context_files=(best,)), asked, now=NOW).values()
     assert sum(score.parts.values()) > score.value == 2.0
     assert score_context_file(best, intent, now=NOW) == 2.0
-
-
-def test_a_time_in_the_future_counts_as_now_f_138() -> None:
-    assert score_turn("rain", age=-1_000 * HOUR) == pytest.approx(0.7)
-    assert score_memory_snippet(memory(age=-1_000 * DAY), NOTHING, now=NOW) == pytest.approx(0.2)
-
-
-def test_a_turn_with_the_same_text_gains_a_fifth_s1_07() -> None:
-    text = "rain over the hills"
-    assert score_turn(text, text) == pytest.approx(0.7 + 0.2)
-    assert 0.7 < score_turn("rain over the sea", text) < 0.9
-    assert score_turn("nothing of it", text) == pytest.approx(0.7)
 
 
 def test_a_turn_gains_the_share_of_the_entities_it_names_s1_07() -> None:
@@ -127,12 +131,6 @@ def test_a_turn_gains_the_share_of_the_entities_it_names_s1_07() -> None:
     assert held == pytest.approx(0.05)
 
 
-def test_the_weight_of_recency_can_be_set_s1_07() -> None:
-    assert score_conversation_turn(turn("rain", HOUR), NOTHING, 0.1, now=NOW) == pytest.approx(
-        0.1 / math.e
-    )
-
-
 @pytest.mark.parametrize(
     ("fields", "text", "expected"),
     [
@@ -145,6 +143,9 @@ def test_the_weight_of_recency_can_be_set_s1_07() -> None:
         ({"metadata": {"last_modified": NOW - DAY}}, "?? !!", 0.0),
         ({"content": "Rain and WIND"}, "rain wind snow hail", 0.2),
         ({"content": "rain"}, "rain", 0.4),
+        ({"content": "a the of rain"}, "", 0.0),
+        ({"content": "a the of rain"}, "?? !!", 0.0),
+        ({"content": "a the of rain"}, "a the of", 0.0),
     ],
     ids=[
         "nothing",
@@ -156,6 +157,9 @@ def test_the_weight_of_recency_can_be_set_s1_07() -> None:
         "not-changed",
         "half-the-words",
         "words",
+        "F-136-empty",
+        "F-136-marks",
+        "F-136-stop-words",
     ],
 )
 def test_the_parts_of_a_files_score_s1_08(
@@ -164,30 +168,56 @@ def test_the_parts_of_a_files_score_s1_08(
     assert score_file(file(**fields), text) == pytest.approx(expected)
 
 
-def test_embeddings_add_four_fifths_of_their_cosine_s1_08() -> None:
-    intent = NOTHING.model_copy(update={"embeddings": (1.0, 1.0)})
-    assert score_context_file(file(embeddings=(2.0, 0.0)), intent, now=NOW) == pytest.approx(
-        0.8 / math.sqrt(2)
-    )
-
-
-def test_a_memory_scores_by_relevance_age_and_project_s1_10() -> None:
-    intent = classify_intent("x", current_project="weather")
-    ages = [score_memory_snippet(memory(0.4, days * DAY), intent, now=NOW) for days in (0, 1)]
-    assert ages == pytest.approx([0.6, 0.4 + 0.2 / math.e])
-    assert score_memory_snippet(memory(0.4, project="weather"), intent, now=NOW) == pytest.approx(
-        0.7
-    )
-    assert score_memory_snippet(memory(0.4, project="other"), intent, now=NOW) == pytest.approx(0.4)
-    assert score_memory_snippet(memory(0.4), NOTHING, now=NOW) == pytest.approx(0.4)
+NOT_COMPARABLE: list[tuple[Any, Any]] = [
+    ((0.0, 0.0), (1.0, 0.0)),
+    ((math.nan, 1.0), (1.0, 0.0)),
+    ((math.inf, 1.0), (1.0, 0.0)),
+    ((1.0,), (1.0, 0.0)),
+    ((), ()),
+    (None, (1.0, 0.0)),
+]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "?? !!", "a the of"], ids=["F-136-empty", "F-136-marks", "F-136-stop-words"]
+    ("mine", "theirs", "expected"),
+    [
+        ((2.0, 0.0), (1.0, 1.0), 0.8 / math.sqrt(2)),
+        pytest.param((1e308, 0.0), (1e308, 0.0), 0.8, id="F-139-huge"),
+        pytest.param((5e-324, 0.0), (5e-324, 0.0), 0.8, id="F-139-tiny"),
+        *((mine, theirs, 0.0) for mine, theirs in NOT_COMPARABLE),
+        *((mine, theirs, 0.0) for theirs, mine in NOT_COMPARABLE),
+    ],
 )
-def test_a_query_without_keywords_adds_nothing_s1_08(text: str) -> None:
-    assert score_file(file(content="a the of rain"), text) == 0.0
-    assert score_turn("a the of", text) == pytest.approx(0.7)
+def test_embeddings_add_four_fifths_of_their_cosine_s1_08_f_139(
+    mine: Any, theirs: Any, expected: float
+) -> None:
+    intent = NOTHING.model_copy(update={"embeddings": theirs})
+    score = score_context_file(file(embeddings=mine), intent, now=NOW)
+    assert score == pytest.approx(expected)
+
+
+IN_WEATHER = classify_intent("x", current_project="weather")
+
+
+@pytest.mark.parametrize(
+    ("snippet", "intent", "expected"),
+    [
+        (memory(0.4, timedelta()), IN_WEATHER, 0.6),
+        (memory(0.4, DAY), IN_WEATHER, 0.4 + 0.2 / math.e),
+        (memory(0.4, project="weather"), IN_WEATHER, 0.7),
+        (memory(0.4, project="other"), IN_WEATHER, 0.4),
+        (memory(0.4), NOTHING, 0.4),
+        pytest.param(memory(age=-1_000 * DAY), NOTHING, 0.2, id="F-138-the future counts as now"),
+        *(
+            pytest.param(memory(relevance), NOTHING, 0.0, id=f"F-140-{relevance}")
+            for relevance in (math.nan, math.inf, -math.inf)
+        ),
+    ],
+)
+def test_a_memory_scores_by_relevance_age_and_project_s1_10(
+    snippet: MemorySnippet, intent: UserIntent, expected: float
+) -> None:
+    assert score_memory_snippet(snippet, intent, now=NOW) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("tokens", [0, -5, None, 1e9, math.nan])
@@ -209,24 +239,6 @@ def test_any_time_gives_a_finite_score_f_138(moment: datetime, now: datetime) ->
         score_memory_snippet(MemorySnippet(id="m", text="", timestamp=moment), intent, now=now),
     ]
     assert all(0.0 <= score <= 0.7 for score in scores)
-
-
-@pytest.mark.parametrize(("left", "right"), BAD_VECTORS)
-def test_vectors_that_cannot_be_compared_add_nothing_f_139(left: Any, right: Any) -> None:
-    for mine, theirs in ((left, right), (right, left)):
-        intent = NOTHING.model_copy(update={"embeddings": theirs})
-        assert score_context_file(file(embeddings=mine), intent, now=NOW) == 0.0
-
-
-@pytest.mark.parametrize("size", [1e308, 5e-324])
-def test_huge_and_tiny_vectors_have_a_direction_f_139(size: float) -> None:
-    intent = NOTHING.model_copy(update={"embeddings": (size, 0.0)})
-    assert score_context_file(file(embeddings=(size, 0.0)), intent, now=NOW) == pytest.approx(0.8)
-
-
-@pytest.mark.parametrize("relevance", [math.nan, math.inf, -math.inf])
-def test_a_relevance_that_is_not_finite_counts_as_zero_f_140(relevance: float) -> None:
-    assert score_memory_snippet(memory(relevance), NOTHING, now=NOW) == 0.0
 
 
 @given(st.lists(st.floats(), max_size=6), st.datetimes(), st.text(), st.text())

@@ -54,16 +54,36 @@ def test_the_configuration_of_a_checkout_starts_no_program_f_164(tmp_path: Path)
     assert not trace.exists()
 
 
-def test_hidden_folders_except_git_are_walked_on_request(tmp_path: Path) -> None:
-    write(tmp_path, {".github/ci.yml": "", ".git/config": "", "a.py": ""})
-    assert list(list_paths(tmp_path)) == [".github/", "a.py"]
-    assert list(list_paths(tmp_path, hidden=True)) == ["a.py", ".github/ci.yml"]
+WITH_HIDDEN = {".github/ci.yml": "", ".git/config": "", "a.py": ""}
+UNREADABLE_RULES = {
+    "a.py": "",
+    "b/.gitignore/x": "",
+    ".gitignore": b"# \xff\n" + b"*.py\n" * 400_000,
+}
 
 
-def test_an_unreadable_ignore_file_adds_no_rule(tmp_path: Path) -> None:
-    write(tmp_path, {"a.py": "", "b/.gitignore/x": ""})
-    write(tmp_path, {".gitignore": b"# \xff\n" + b"*.py\n" * 400_000})
-    assert "a.py" in list(list_paths(tmp_path))
+@pytest.mark.parametrize(
+    ("files", "hidden", "expected"),
+    [
+        pytest.param(WITH_HIDDEN, False, {".github/", "a.py"}, id="a hidden folder"),
+        pytest.param(
+            WITH_HIDDEN, True, {"a.py", ".github/ci.yml"}, id="walked on request, but that of git"
+        ),
+        pytest.param(
+            {".git": "gitdir: /absent\n", "a.py": ""}, True, {"a.py"}, id="the file of a worktree"
+        ),
+        pytest.param(
+            UNREADABLE_RULES,
+            False,
+            {"a.py", ".gitignore", "b/.gitignore/"},
+            id="an unreadable ignore file adds no rule",
+        ),
+    ],
+)
+def test_a_folder_is_listed_without_what_is_of_git(
+    tmp_path: Path, files: dict[str, str | bytes], hidden: bool, expected: set[str]
+) -> None:
+    assert {*list_paths(write(tmp_path, files), hidden=hidden)} == expected
 
 
 @pytest.mark.parametrize("path", ["folder", "absent", "out/secret", "link", "bad\nname"])
@@ -172,11 +192,6 @@ def test_checkouts_within_checkouts_are_listed_to_the_fifth_level(tmp_path: Path
         below.mkdir()
     listed = [path for path in list_paths(folder) if path.endswith(".txt")]
     assert sorted(listed) == sorted(paths[:6])
-
-
-def test_the_git_file_of_a_worktree_is_never_listed(tmp_path: Path) -> None:
-    write(tmp_path, {".git": "gitdir: /absent\n", "a.py": ""})
-    assert list(list_paths(tmp_path, hidden=True)) == ["a.py"]
 
 
 def test_a_removed_folder_is_one_path(tmp_path: Path) -> None:

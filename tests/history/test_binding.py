@@ -111,18 +111,34 @@ PASTED = [
 ]
 
 
-@pytest.mark.parametrize("pasted", PASTED)
-async def test_pasted_text_has_no_rules_and_ends_with_its_fence(pasted: str) -> None:
-    # Only a fence without an end contains what follows as well.
-    after = [] if pasted == "```\n{}" else [RULES["de"]]
-    text = f"What does this mean?\n{pasted.format(RULES['en'])}\n{RULES['de']}"
-    assert rules_in(await note_after(with_text("user", text))) == after
+# Only a fence without an end contains what follows as well.
+OPEN = "```\n{}"
+TALK = "Why must it never rain? I never eat lunch. They only came once. We always walk home."
 
 
-@pytest.mark.parametrize("line", ["```make test``` is fine.", "Look at <<<abc"])
-async def test_what_only_looks_like_a_fence_hides_no_rule_t_07(line: str) -> None:
-    text = f"{line}\n{RULES['en']}"
-    assert rules_in(await note_after(with_text("user", text))) == [RULES["en"]]
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        *(
+            (
+                f"What does this mean?\n{pasted.format(RULES['en'])}\n{RULES['de']}",
+                [] if pasted == OPEN else [RULES["de"]],
+            )
+            for pasted in PASTED
+        ),
+        # what only looks like a fence
+        *(
+            (f"{line}\n{RULES['en']}", [RULES["en"]])
+            for line in ("```make test``` is fine.", "Look at <<<abc")
+        ),
+        # questions are no rules, and facts about the user are
+        (TALK, ["I never eat lunch."]),
+    ],
+)
+async def test_pasted_text_has_no_rules_and_ends_with_its_fence_t_07(
+    text: str, rules: list[str]
+) -> None:
+    assert rules_in(await note_after(with_text("user", text))) == rules
 
 
 async def test_fences_without_an_end_take_linear_time() -> None:
@@ -214,11 +230,6 @@ async def test_rules_that_are_only_named_stay_named_when_folded_again_t_07() -> 
         paths.append(listed)
     assert paths == [paths[0]] * 3
     assert all("Never send parcel" in stored_at(store, path) for path in paths[-1])
-
-
-async def test_questions_are_no_rules_and_facts_about_the_user_are_t_07() -> None:
-    text = "Why must it never rain? I never eat lunch. They only came once. We always walk home."
-    assert rules_in(await note_after(with_text("user", text))) == ["I never eat lunch."]
 
 
 async def test_people_who_talk_give_no_rules() -> None:

@@ -81,51 +81,84 @@ async def test_the_field_that_matched_comes_first(
     assert "value 13-0" in body
 
 
-async def test_a_condition_on_a_word_of_a_value_shows_the_value() -> None:
-    kinds = ("Road Bike", "City Bike", "Road Tyre", "City Tyre")
-    parts = [{"no": n, "kind": kinds[n % 4], "stock": n % 5} for n in range(200)]
-    text = await preview(parts, "Which kind has road in it?")
-    assert "kind has Road: 100 of 200 records" in text
-    assert "Records: kind | no\nRoad Bike | 0\nRoad Tyre | 2\n" in text
+KINDS = ("Road Bike", "City Bike", "Road Tyre", "City Tyre")
+PARTS = [{"no": n, "kind": KINDS[n % 4], "stock": n % 5} for n in range(200)]
+FILMS = [
+    {
+        "year": 1980 + n % 40,
+        "score": n % 10,
+        "title": "Dune" if n in (3, 9) else f"Film {chr(65 + n % 26)}{n}",
+        "gross": 9 + n * 7,
+    }
+    for n in range(100)
+]
+ORDERS = [{"order": f"A-{n}", "euros": n * 37 % 401} for n in range(600)]
+STOPS = [{"stop": f"Stop {chr(65 + n % 26)}{n}", "line": n % 4} for n in range(90)]
+NEIGHBOURS = (
+    "Neighbour before:\nstop: Stop C28\nline: 0\n"
+    "Record 1:\nstop: Stop D29\nline: 1\n"
+    "Neighbour after:\nstop: Stop E30\nline: 2\n"
+)
+METRES = [{"stop": f"Stop {n}", "metres": n * 10} for n in range(90)]
 
 
-async def test_an_order_shows_the_name_though_two_records_share_it() -> None:
-    films = []
-    for n in range(100):
-        title = "Dune" if n in (3, 9) else f"Film {chr(65 + n % 26)}{n}"
-        films.append({"year": 1980 + n % 40, "score": n % 10, "title": title, "gross": 9 + n * 7})
-    text = await preview(films, "Which movie has the highest gross?")
-    assert "Records: title | gross" in text
-    assert "Film V99 | 702" in text
-
-
-async def test_of_ordered_records_none_is_said_to_match() -> None:
-    orders = [{"order": f"A-{n}", "euros": n * 37 % 401} for n in range(600)]
-    text = await preview(orders, "What was the highest amount in euros?")
-    assert "Records: order | euros\nA-65 | 400\n" in text
-    assert " more records\n" in text
-    assert "match" not in text
-
-
-async def test_the_neighbours_of_a_named_record_are_shown_in_their_order() -> None:
-    stops = [{"stop": f"Stop {chr(65 + n % 26)}{n}", "line": n % 4} for n in range(90)]
-    text = await preview(stops, "What is the next stop after Stop D29?")
-    assert (
-        "Neighbour before:\nstop: Stop C28\nline: 0\n"
-        "Record 1:\nstop: Stop D29\nline: 1\n"
-        "Neighbour after:\nstop: Stop E30\nline: 2\n"
-    ) in text
-    assert "Neighbour" not in await preview(stops, "Which line has Stop D29?")
-    last = await preview(stops, "Which stop follows on the one before Stop L89?")
-    assert "Neighbour before:\nstop: Stop K88\n" in last
-    assert "Neighbour after" not in last
-
-
-async def test_a_range_asks_for_no_neighbours() -> None:
-    stops = [{"stop": f"Stop {n}", "metres": n * 10} for n in range(90)]
-    text = await preview(stops, "Which stop has metres of 890 and above?")
-    assert "metres >= 890: 1 of 90 records" in text
-    assert "Neighbour" not in text
+@pytest.mark.parametrize(
+    ("records", "question", "shown", "absent"),
+    [
+        pytest.param(
+            PARTS,
+            "Which kind has road in it?",
+            [
+                "kind has Road: 100 of 200 records",
+                "Records: kind | no\nRoad Bike | 0\nRoad Tyre | 2\n",
+            ],
+            "Neighbour",
+            id="a condition on a word of a value shows the value",
+        ),
+        pytest.param(
+            FILMS,
+            "Which movie has the highest gross?",
+            ["Records: title | gross", "Film V99 | 702"],
+            "Neighbour",
+            id="an order shows the name though two records share it",
+        ),
+        pytest.param(
+            ORDERS,
+            "What was the highest amount in euros?",
+            ["Records: order | euros\nA-65 | 400\n", " more records\n"],
+            "match",
+            id="of ordered records none is said to match",
+        ),
+        pytest.param(
+            STOPS,
+            "What is the next stop after Stop D29?",
+            [NEIGHBOURS],
+            "L89",
+            id="the neighbours of a named record in their order",
+        ),
+        pytest.param(STOPS, "Which line has Stop D29?", [], "Neighbour", id="no neighbours"),
+        pytest.param(
+            STOPS,
+            "Which stop follows on the one before Stop L89?",
+            ["Neighbour before:\nstop: Stop K88\n"],
+            "Neighbour after",
+            id="the neighbour of the last record",
+        ),
+        pytest.param(
+            METRES,
+            "Which stop has metres of 890 and above?",
+            ["metres >= 890: 1 of 90 records"],
+            "Neighbour",
+            id="a range asks for no neighbours",
+        ),
+    ],
+)
+async def test_a_preview_shows_the_records_of_the_question(
+    records: Records, question: str, shown: list[str], absent: str
+) -> None:
+    text = await preview(records, question)
+    assert [part for part in shown if part not in text] == []
+    assert absent not in text
 
 
 async def test_fields_that_are_empty_in_the_records_are_not_shown() -> None:

@@ -318,31 +318,27 @@ def test_no_failure_is_told_of_where_nothing_failed(output: Output) -> None:
     assert failures_in(TextLines(output.text)) == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "09:35:09     INFO -  unable to execute gcc: No such file or directory",
-        "[javac] warning: [path] bad path element: no such file or directory",
-        "WARN 41 --- [main] o.s.Pool : could not connect to the cache, tries again",
-        "    exit 1",
-        '    t.Errorf("total: got error: %v", err)',
-        '        asprintf(text, "Unknown error: %d", number);',
-    ],
+NO_FAILURES = (
+    "09:35:09     INFO -  unable to execute gcc: No such file or directory",
+    "[javac] warning: [path] bad path element: no such file or directory",
+    "WARN 41 --- [main] o.s.Pool : could not connect to the cache, tries again",
+    "    exit 1",
+    '    t.Errorf("total: got error: %v", err)',
+    '        asprintf(text, "Unknown error: %d", number);',
 )
-def test_warnings_and_the_source_of_a_program_tell_of_no_failure(line: str) -> None:
-    assert failures_in(TextLines(f"compiled a\n{line}\ncompiled b")) == []
+ONE_FAILURE = (
+    "09:35:09     INFO -  TEST-UNEXPECTED-TIMEOUT | orders.py | no output in 370 seconds",
+    "10:00:01     INFO - ERROR: no answer",
+    "gcc: No such file or directory",
+    "+ exit 2",
+    "The command exited with 1",
+    "Process finished with exit code 3",
+)
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "09:35:09     INFO -  TEST-UNEXPECTED-TIMEOUT | orders.py | no output in 370 seconds",
-        "10:00:01     INFO - ERROR: no answer",
-        "gcc: No such file or directory",
-        "+ exit 2",
-        "The command exited with 1",
-        "Process finished with exit code 3",
-    ],
+    ("line", "places"),
+    [*((line, []) for line in NO_FAILURES), *((line, [range(1, 2)]) for line in ONE_FAILURE)],
 )
-def test_a_failure_tells_of_itself_whatever_the_level_of_its_line(line: str) -> None:
-    assert failures_in(TextLines(f"compiled a\n{line}\ncompiled b")) == [range(1, 2)]
+def test_a_failure_and_no_warning_or_source_tells_of_itself(line: str, places: list[range]) -> None:
+    assert failures_in(TextLines(f"compiled a\n{line}\ncompiled b")) == places
