@@ -25,10 +25,12 @@ from llm_common.context.request import IntentMetadata, Kind
 from tests.context.samples import (
     NOON,
     PROJECT,
+    Item,
     file,
     intent,
     memory,
     output,
+    pool_of,
     turn,
 )
 
@@ -75,9 +77,46 @@ SMALL_TALK = [
 ]
 
 
-def test_an_old_turn_that_answers_beats_the_newest_s1_13() -> None:
-    pool = talk("My kitchen counter measures thirty square feet.", *SMALL_TALK)
-    assert best(scored(pool, "How large is the kitchen counter?"), "turn")[0] == "t0000"
+SOURCES = [
+    file("src/router.py", "def dispatch(): ..."),
+    file("src/server.py", "# talks to the router\ndef serve(): ..."),
+    file("src/retry.py", "class Backoff: ..."),
+    file("src/client.py", "from retry import backoff\n" + "x = 1\n" * 20),
+]
+ABOUT = [file("a.md", "about billing"), file("b.md", "about weather")]
+COUNTER = [turn(0, "My kitchen counter measures thirty square feet.")]
+COUNTER += [turn(number, text) for number, text in enumerate(SMALL_TALK, 1)]
+
+
+@pytest.mark.parametrize(
+    ("items", "text", "hints", "first"),
+    [
+        pytest.param(
+            COUNTER,
+            "How large is the kitchen counter?",
+            (),
+            "t0000",
+            id="S1-13-an old turn that answers",
+        ),
+        pytest.param(
+            SOURCES, "why does the router drop requests", (), "src/router.py", id="a name of a file"
+        ),
+        pytest.param(SOURCES, "explain the backoff", (), "src/retry.py", id="a name of a symbol"),
+        pytest.param(ABOUT, "continue", ("billing",), "a.md", id="a hint"),
+    ],
+)
+def test_the_item_that_answers_has_the_best_score(
+    items: list[Item], text: str, hints: tuple[str, ...], first: str
+) -> None:
+    asked = request(text).model_copy(update={"priority_hints": hints})
+    scores = MeasuredStrategy().score(pool_of(*items), asked, now=NOON)
+    assert max(scores, key=lambda key: scores[key].value)[1] == first
+
+
+def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
+    scores = scored(pool_of(file("a.py", "x = 1"), file("b.py", "invoice = 1")), "invoice")
+    code, match = (scores["file", name].value for name in ("a.py", "b.py"))
+    assert code < MeasuredStrategy.cut_offs["file"] < match
 
 
 def test_neighbours_of_an_answer_are_lifted_by_their_distance() -> None:
@@ -112,19 +151,6 @@ def test_the_speaker_counts_as_a_word_of_the_turn() -> None:
     assert scored(pool, "What did the Project Manager say?")["turn", "t0001"].parts["words"] == 1.0
 
 
-def test_names_of_files_and_symbols_count_more_than_content() -> None:
-    pool = DataPoolSnapshot(
-        context_files=(
-            file("src/router.py", "def dispatch(): ..."),
-            file("src/server.py", "# talks to the router\ndef serve(): ..."),
-            file("src/retry.py", "class Backoff: ..."),
-            file("src/client.py", "from retry import backoff\n" + "x = 1\n" * 20),
-        )
-    )
-    assert best(scored(pool, "why does the router drop requests"), "file")[0] == "src/router.py"
-    assert best(scored(pool, "explain the backoff"), "file")[0] == "src/retry.py"
-
-
 def test_of_equal_matches_code_leads_and_tests_come_last() -> None:
     text = "The parser reads tokens."
     pool = DataPoolSnapshot(
@@ -156,16 +182,6 @@ def test_a_recent_change_counts_and_fades_over_weeks() -> None:
     assert parts["week.md"] == pytest.approx(0.3 * 0.3679, abs=1e-4)
     assert parts["old.md"] < 1e-6
     assert parts["none.md"] == 0.0
-
-
-def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
-    pool = DataPoolSnapshot(context_files=(file("a.py", "x = 1"), file("b.py", "invoice = 1")))
-    scores = scored(pool, "invoice")
-    assert (
-        scores["file", "a.py"].value
-        < MeasuredStrategy.cut_offs["file"]
-        < scores["file", "b.py"].value
-    )
 
 
 def test_a_memory_scores_by_its_store_and_its_words_s1_10() -> None:
@@ -213,16 +229,6 @@ def test_outputs_are_ranked_for_the_request_and_the_assistants_last_turn() -> No
     assert scored(pool, asked)["output", outputs[0].pointer_id].parts.get("words", 0.0) == 0.0
     talked = scored(pool.model_copy(update={"session_log": turns}), asked)
     assert best(talked, "output")[0] == outputs[0].pointer_id
-
-
-def test_hints_count_as_part_of_the_request() -> None:
-    pool = DataPoolSnapshot(
-        context_files=(file("a.md", "about billing"), file("b.md", "about weather"))
-    )
-    scores = MeasuredStrategy().score(
-        pool, request("continue").model_copy(update={"priority_hints": ("billing",)}), now=NOON
-    )
-    assert best(scores, "file")[0] == "a.md"
 
 
 def test_weights_are_factors_of_the_parts() -> None:

@@ -299,22 +299,65 @@ class TestRecords:
 
 
 class TestRepetition:
-    def test_a_memory_with_the_text_of_a_turn_is_packed_once(self) -> None:
-        turns = (turn(1, "I keep bees."), turn(2, "Does it rain?"))
-        memories = (memory(1, "I keep bees."), memory(2, "The roof leaks."))
-        bundle = packed_items(1_000, *turns, *memories)
-        assert [(account.id, account.reason) for account in bundle.dropped] == [
-            ("t0001", "same as memory m1")
-        ]
-        assert bundle.render().count("bees") == 1
-
-    def test_a_result_stored_twice_is_packed_once(self) -> None:
-        outputs = (output(1, result_bytes=900), output(2, result_bytes=900))
-        texts = {pointer.pointer_id: sentences(12, 3) for pointer in outputs}
-        bundle = packed_items(1_000, *outputs, texts=texts)
-        assert form_of(bundle, output(1).pointer_id) == "whole"
-        assert reason_of(bundle, output(2).pointer_id) == f"same as output {output(1).pointer_id}"
-        assert bundle.render().count(sentences(12, 3)[:60]) == 1
+    @pytest.mark.parametrize(
+        ("items", "texts", "repeats"),
+        [
+            pytest.param(
+                [turn(1, "I keep bees."), turn(2, "Does it rain?"), memory(1, "I keep bees.")],
+                {},
+                {"t0001": "same as memory m1"},
+                id="a memory with the text of a turn",
+            ),
+            pytest.param(
+                [turn(1, PROSE * 4), turn(2, PROSE * 4)],
+                {},
+                {"t0001": "same as turn t0002"},
+                id="the newer of two long turns",
+            ),
+            pytest.param(
+                [output(1, result_bytes=900), output(2, result_bytes=900)],
+                {output(1).pointer_id: PROSE * 9, output(2).pointer_id: PROSE * 9},
+                {output(2).pointer_id: f"same as output {output(1).pointer_id}"},
+                id="a result stored twice",
+            ),
+            pytest.param(
+                [
+                    output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32})
+                    for n in (1, 2)
+                ],
+                {output(1).pointer_id: PROSE * 9},
+                {output(2).pointer_id: f"same as output {output(1).pointer_id}"},
+                id="an unloaded output by its digest",
+            ),
+            pytest.param(
+                [memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9)],
+                {},
+                {f"m{n}": "same as memory m0" for n in range(1, 6)},
+                id="repeated memories do not count towards the five",
+            ),
+            pytest.param(
+                [
+                    *(turn(1, "Yes."), turn(2, "Yes.")),
+                    *(file("a.py", PROSE), file("b.py", PROSE)),
+                    *(output(1), output(2)),
+                ],
+                {output(1).pointer_id: "deleted", output(2).pointer_id: "deleted"},
+                {},
+                id="short texts and files are all packed",
+            ),
+        ],
+    )
+    def test_a_text_of_two_items_is_packed_once(
+        self, items: list[Item], texts: dict[str, str], repeats: dict[str, str]
+    ) -> None:
+        bundle = packed_items(2_000, *items, texts=texts)
+        accounts = {account.id: account for account in (*bundle.kept, *bundle.dropped)}
+        reasons = {name: account.reason for name, account in accounts.items()}
+        whole = {name for name, account in accounts.items() if account.form == "whole"}
+        assert repeats == {
+            name: reason for name, reason in reasons.items() if reason.startswith("same as ")
+        }
+        assert whole == accounts.keys() - repeats.keys()
 
     def test_a_text_of_several_kinds_is_shown_once(self) -> None:
         text = PROSE * 4
@@ -331,14 +374,6 @@ class TestRepetition:
         assert [
             account.reason for account in (*bundle.kept, *bundle.dropped) if not account.chars_shown
         ] == shown * 3
-
-    def test_repeated_memories_do_not_count_towards_the_five(self) -> None:
-        memories = [memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9)]
-        bundle = packed_items(
-            2_000, *memories, scores={("memory", f"m{n}"): Score(1.0 - n / 10) for n in range(9)}
-        )
-        assert ids(bundle, "memory") == ["m0", "m6", "m7", "m8"]
-        assert reason_of(bundle, "m5") == "same as memory m0"
 
     @pytest.mark.parametrize("name", ["upper_bound", "more_together"])
     def test_an_item_that_an_account_names_as_the_same_is_shown_s1_05(self, name: str) -> None:
@@ -364,29 +399,6 @@ class TestRepetition:
             assert found <= shown
             named += len(found)
         assert named
-
-    def test_an_unloaded_output_is_recognized_by_its_digest(self) -> None:
-        loaded, unloaded = (
-            output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32})
-            for n in (1, 2)
-        )
-        bundle = packed_items(1_000, loaded, unloaded, texts={loaded.pointer_id: sentences(12, 3)})
-        assert reason_of(bundle, unloaded.pointer_id) == f"same as output {loaded.pointer_id}"
-
-    def test_short_items_and_files_with_one_text_are_all_packed(self) -> None:
-        items = (
-            *(turn(1, "Yes."), turn(2, "Yes.")),
-            *(file("a.py", PROSE), file("b.py", PROSE)),
-            *(output(1), output(2)),
-        )
-        texts = {output(1).pointer_id: "deleted", output(2).pointer_id: "deleted"}
-        bundle = packed_items(1_000, *items, texts=texts)
-        assert [account.form for account in bundle.kept] == ["whole"] * 6
-
-    def test_the_newer_of_two_long_turns_with_one_text_is_packed(self) -> None:
-        bundle = packed_items(1_000, turn(1, PROSE * 4), turn(2, PROSE * 4))
-        assert ids(bundle, "turn") == ["t0002"]
-        assert reason_of(bundle, "t0001") == "same as turn t0002"
 
 
 class TestUse:

@@ -187,22 +187,6 @@ async def test_keeps_the_models_order_and_caps_after_dropping_s0_34() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("reply", "status"),
-    [
-        ('{"pointer_ids": []}', "empty"),
-        ("{}", "invalid"),
-        ('{"ids": ["aaaaaaaaaaaa"]}', "invalid"),
-        ('{"pointer_ids": null}', "invalid"),
-        ('{"pointer_ids": "aaaaaaaaaaaa"}', "invalid"),
-        (chosen("ffffffffffff"), "invalid"),
-    ],
-)
-async def test_only_an_empty_list_has_the_status_empty_s0_35(reply: str, status: str) -> None:
-    selection = await detailed(ScriptedClient([reply]))
-    assert (selection.pointers, selection.status) == ([], status)
-
-
 FAILURES = [
     LLMConnectionError("down"),
     LLMAuthError("no", status=401),
@@ -213,12 +197,28 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=repr)
-async def test_a_failure_selects_nothing_s0_36(failure: str | Exception) -> None:
-    client = ScriptedClient([failure])
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (LLMConnectionError("down"), "error"),
+        (LLMAuthError("no", status=401), "error"),
+        (RuntimeError("boom"), "error"),
+        ("not json", "invalid"),
+        ("{}", "invalid"),
+        ('{"ids": ["aaaaaaaaaaaa"]}', "invalid"),
+        ('{"pointer_ids": null}', "invalid"),
+        ('{"pointer_ids": "aaaaaaaaaaaa"}', "invalid"),
+        (chosen("ffffffffffff"), "invalid"),
+        (chosen("x"), "invalid"),
+        # only an empty list is no failure
+        ('{"pointer_ids": []}', "empty"),
+    ],
+    ids=repr,
+)
+async def test_a_failure_selects_nothing_s0_35_s0_36(answer: str | Exception, status: str) -> None:
+    client = ScriptedClient([answer])
     selection = await detailed(client)
-    assert selection.pointers == []
-    assert selection.status in {"error", "invalid"}
+    assert (selection.pointers, selection.status) == ([], status)
     assert (selection.used, len(client.calls), len(selection.attempts)) == ("model", 1, 1)
     assert {choice.reason for choice in selection.choices} == {"not chosen"}
 

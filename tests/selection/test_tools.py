@@ -239,13 +239,74 @@ async def test_without_a_matching_word_signatures_fill_the_budget_s2_14() -> Non
 # Replies
 
 
-async def test_a_call_needs_only_tool_and_args_s2_04() -> None:
-    calls = [weather(), {**weather("Bonn"), "reasoning": "why"}]
-    selection = await select(ScriptedClient([reply(*calls)]))
-    assert selection.calls == (
-        ToolCall(tool="get_weather", args={"city": "Ulm"}),
-        ToolCall(tool="get_weather", args={"city": "Bonn"}, reasoning="why"),
+def response(**fields: Any) -> LLMResponse:
+    return LLMResponse.model_validate(
+        {"id": "x", "model": "m", "content": None, "finish_reason": "stop"} | fields
     )
+
+
+def native(name: str, arguments: object) -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+AGAIN = {"tool": "GET_WEATHER", "args": {"days": 1, "city": "a"}}
+NATIVE_ODD = [native("t", {"x": object()}), native("t", {"x": 1})]
+NATIVE_CUT = [native("get_weather", '{"city":"Ul'), native("get_weather", '{"city":"B"}')]
+TEXT_REGISTRY = FixedRegistry("Tools: t0 to t9")
+
+
+@pytest.mark.parametrize(
+    ("answer", "registry", "calls", "dropped"),
+    [
+        pytest.param(
+            reply(weather(), {**weather("Bonn"), "reasoning": "why"}),
+            REGISTRY,
+            [{"city": "Ulm"}, {"city": "Bonn"}],
+            [],
+            id="S2-04-tool and args are enough",
+        ),
+        pytest.param(
+            reply(weather("a", days=1), AGAIN, weather("b"), weather("c")),
+            REGISTRY,
+            [{"city": "a", "days": 1}, {"city": "b"}],
+            ["repeat", "over_limit"],
+            id="S2-05-repeats are dropped before the limit counts",
+        ),
+        pytest.param(
+            reply({"tool": "any", "args": {"x": 1}}),
+            TEXT_REGISTRY,
+            [{"x": 1}],
+            [],
+            id="S2-07-names of a text registry are not checked",
+        ),
+        pytest.param(
+            response(tool_calls=NATIVE_CUT),
+            REGISTRY,
+            [{"city": "B"}],
+            ["malformed"],
+            id="F-077-a cut native call",
+        ),
+        pytest.param(
+            response(tool_calls=NATIVE_ODD),
+            TEXT_REGISTRY,
+            [{"x": 1}],
+            ["malformed"],
+            id="arguments without a JSON form",
+        ),
+    ],
+)
+async def test_the_valid_calls_of_a_reply_are_kept(
+    answer: Any, registry: Any, calls: list[dict[str, Any]], dropped: list[str]
+) -> None:
+    config = ToolSelectionConfig(max_calls=2)
+    selection = await select(ScriptedClient([answer]), registry, config)
+    assert [call.args for call in selection.calls] == calls
+    assert [drop.reason for drop in selection.dropped] == dropped
+
+
+async def test_the_reasoning_of_a_call_is_kept_s2_04() -> None:
+    selection = await select(ScriptedClient([reply({**weather(), "reasoning": "why"})]))
+    assert selection.calls == (ToolCall(tool="get_weather", args={"city": "Ulm"}, reasoning="why"),)
 
 
 @pytest.mark.parametrize(
@@ -304,12 +365,6 @@ async def test_an_invalid_call_is_dropped_with_its_reason(
     assert [problem.rule for problem in drop.problems] == ([rule] if rule else [])
 
 
-async def test_names_of_a_text_registry_are_not_checked_s2_07() -> None:
-    client = ScriptedClient([reply({"tool": "any", "args": {"x": 1}})])
-    selection = await select(client, FixedRegistry("{}"))
-    assert selection.calls == (ToolCall(tool="any", args={"x": 1}),)
-
-
 async def test_a_list_without_a_valid_call_is_a_failure_s2_07() -> None:
     selection = await select(ScriptedClient([reply({"tool": "nope", "args": {}})]))
     assert (selection.status, selection.calls, selection.failed) == ("invalid", (), True)
@@ -330,20 +385,6 @@ async def test_the_first_valid_calls_are_kept_in_order_s2_05_f_103(count: int) -
     assert len(client.calls) == 1
 
 
-async def test_repeats_are_dropped_before_the_limit_counts_s2_05() -> None:
-    calls = [
-        weather("a", days=1),
-        {"tool": "GET_WEATHER", "args": {"days": 1, "city": "a"}},
-        weather("b"),
-        weather("c"),
-    ]
-    selection = await select(
-        ScriptedClient([reply(*calls)]), config=ToolSelectionConfig(max_calls=2)
-    )
-    assert [call.args["city"] for call in selection.calls] == ["a", "b"]
-    assert [drop.reason for drop in selection.dropped] == ["repeat", "over_limit"]
-
-
 async def test_an_empty_list_is_a_success_s2_06() -> None:
     client = ScriptedClient([reply()])
     selection = await select(client, config=WITH_FALLBACK)
@@ -355,33 +396,10 @@ async def test_an_empty_list_is_a_success_s2_06() -> None:
     )
 
 
-def response(**fields: Any) -> LLMResponse:
-    return LLMResponse.model_validate(
-        {"id": "x", "model": "m", "content": None, "finish_reason": "stop"} | fields
-    )
-
-
-def native(name: str, arguments: object) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-async def test_a_cut_native_call_is_dropped_and_its_sibling_stays_f_077() -> None:
-    calls = [native("get_weather", '{"city":"Ul'), native("get_weather", '{"city":"B"}')]
-    selection = await select(ScriptedClient([response(tool_calls=calls)]))
-    assert [call.args for call in selection.calls] == [{"city": "B"}]
-
-
 @pytest.mark.parametrize("call", [native("get_weather", {1: 2}), {"function": None}])
 async def test_a_malformed_native_call_fails_f_077(call: dict[str, Any]) -> None:
     selection = await select(ScriptedClient([response(tool_calls=[call])]))
     assert (selection.calls, selection.failed) == ((), True)
-
-
-async def test_arguments_without_a_json_form_are_malformed() -> None:
-    answer = response(tool_calls=[native("t", {"x": object()}), native("t", {"x": 1})])
-    selection = await select(ScriptedClient([answer]), FixedRegistry("Tools: t0 to t9"))
-    assert [call.args for call in selection.calls] == [{"x": 1}]
-    assert [drop.reason for drop in selection.dropped] == ["malformed"]
 
 
 async def test_secrets_in_arguments_pass_through_and_are_not_logged_f_104(
