@@ -61,21 +61,66 @@ def scored(selection: ContextSelectionRequest, pool: DataPoolSnapshot = POOL) ->
     return score_pool(pool, selection, now=NOON)
 
 
-def rules(selection: ContextSelectionRequest) -> dict[str, str]:
-    return {
-        item_id: score.rule
-        for (kind, item_id), score in scored(selection).items()
-        if kind == "file"
-    }
+@pytest.mark.parametrize(
+    ("selection", "rules"),
+    [
+        pytest.param(
+            request(),
+            {
+                "src/app.py": "mentioned",
+                "src/pinned.py": "pinned",
+                "src/other.py": "ranked",
+                "notes.txt": "below_cut_off",
+            },
+            id="S1-09-a mention and a pin",
+        ),
+        pytest.param(
+            request("hello", hints=("notes.txt",)), {"notes.txt": "mentioned"}, id="S1-09-a hint"
+        ),
+        pytest.param(
+            request(exclude=("src/**", "t0001", "weather"), hints=("src/pinned.py",)),
+            {
+                **dict.fromkeys(["src/app.py", "src/pinned.py", "src/other.py"], "excluded"),
+                "t0001": "excluded",
+                "weather": "excluded",
+                "notes.txt": "below_cut_off",
+                "t0002": "ranked",
+                "m1": "ranked",
+            },
+            id="S1-09-excluded even if mentioned",
+        ),
+        pytest.param(request("fix"), {"src/other.py": "ranked"}, id="S1-08-three tenths for files"),
+        pytest.param(request("hello"), {"src/other.py": "below_cut_off"}, id="S1-08-less"),
+        pytest.param(
+            request(min_relevance=2.0),
+            {
+                "src/app.py": "mentioned",
+                "src/pinned.py": "pinned",
+                "weather": "not_required",
+                **dict.fromkeys(["src/other.py", "notes.txt", "t0001", "m1"], "below_cut_off"),
+            },
+            id="a minimum replaces the cut-off except for mentions",
+        ),
+        pytest.param(
+            request("hello", min_relevance=0.0),
+            dict.fromkeys(["src/app.py", "src/other.py", "notes.txt", "t0001", "m1"], "ranked"),
+            id="no minimum",
+        ),
+        pytest.param(request("write it"), {"weather": "ranked"}, id="S1-10-a project is required"),
+        pytest.param(request("explain it"), {"weather": "not_required"}, id="S1-10-it is not"),
+    ],
+)
+def test_each_item_has_the_rule_of_the_request(
+    selection: ContextSelectionRequest, rules: dict[str, str]
+) -> None:
+    all_rules = {item_id: score.rule for (_, item_id), score in scored(selection).items()}
+    assert {item_id: all_rules[item_id] for item_id in rules} == rules
 
 
-def test_items_are_mentioned_pinned_or_ranked_s1_09() -> None:
-    assert rules(request()) == {
-        "src/app.py": "mentioned",
-        "src/pinned.py": "pinned",
-        "src/other.py": "ranked",
-        "notes.txt": "below_cut_off",
-    }
+def test_a_mention_and_a_need_of_code_are_parts_of_a_score_s1_08_s1_09() -> None:
+    hinted = scored(request("hello", hints=("notes.txt",)))
+    assert hinted["file", "notes.txt"].parts["mention"] == 1.0
+    assert scored(request("fix"))["file", "src/other.py"].value == pytest.approx(0.3)
 
 
 def test_the_relevant_file_of_the_specifications_second_test_comes_first_s1_08() -> None:
@@ -87,43 +132,6 @@ def test_the_relevant_file_of_the_specifications_second_test_comes_first_s1_08()
     )
     scores = scored(request("fix the API endpoint"), pool)
     assert scores["file", "backend.py"].value > scores["file", "readme.txt"].value
-
-
-def test_a_hint_counts_as_a_mention_s1_09() -> None:
-    selection = request("hello", hints=("notes.txt",))
-    assert rules(selection)["notes.txt"] == "mentioned"
-    assert scored(selection)["file", "notes.txt"].parts["mention"] == 1.0
-
-
-def test_an_excluded_item_stays_out_even_if_mentioned_s1_09() -> None:
-    selection = request(exclude=("src/**", "t0001", "weather"), hints=("src/pinned.py",))
-    scores = scored(selection)
-    excluded = {key for key, score in scores.items() if score.rule == "excluded"}
-    assert excluded == {
-        ("file", "src/app.py"),
-        ("file", "src/pinned.py"),
-        ("file", "src/other.py"),
-        ("turn", "t0001"),
-        ("project", "weather"),
-    }
-
-
-def test_the_cut_off_of_the_specification_is_three_tenths_for_files_s1_08() -> None:
-    assert scored(request("fix"))["file", "src/other.py"].value == pytest.approx(0.3)
-    assert rules(request("fix"))["src/other.py"] == "ranked"
-    assert rules(request("hello"))["src/other.py"] == "below_cut_off"
-
-
-def test_min_relevance_replaces_the_cut_off_except_for_mentions() -> None:
-    strict = scored(request(min_relevance=2.0))
-    assert {key: score.rule for key, score in strict.items() if score.rule != "below_cut_off"} == {
-        ("file", "src/app.py"): "mentioned",
-        ("file", "src/pinned.py"): "pinned",
-        ("project", "weather"): "not_required",
-    }
-    assert "below_cut_off" not in {
-        score.rule for score in scored(request("hello", min_relevance=0.0)).values()
-    }
 
 
 def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08() -> None:
@@ -203,11 +211,6 @@ def test_a_cut_off_applies_to_the_strategys_own_scores(weights: dict[str, float]
 
 def test_a_strategy_without_a_maximum_keeps_its_scores() -> None:
     assert max(score.value for score in scored(request()).values()) > 1.0
-
-
-@pytest.mark.parametrize(("text", "rule"), [("write it", "ranked"), ("explain it", "not_required")])
-def test_the_project_counts_only_if_required_s1_10(text: str, rule: str) -> None:
-    assert scored(request(text))["project", "weather"].rule == rule
 
 
 def test_the_strategy_scores_as_the_functions_do_s1_07() -> None:

@@ -176,30 +176,34 @@ def test_a_time_without_a_zone_is_in_utc_on_any_machine_f_138(
     assert moment == datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
-async def test_at_most_the_twelve_best_outputs_are_loaded_s1_14() -> None:
-    outputs = [output(index) for index in range(1, 40)]
+MANY = [output(number) for number in range(1, 14)]
+SIZED = [
+    output(number, result_bytes=size)
+    for number, size in ((1, 2_000_000), (2, 2_000_001), (3, None))
+]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "exclude", "expected"),
+    [
+        pytest.param(MANY, (), MANY[:12], id="at most the twelve best"),
+        pytest.param(
+            MANY,
+            tuple(item.pointer_id for item in MANY[:12]),
+            MANY[12:],
+            id="excluded ones take no place",
+        ),
+        pytest.param(SIZED, (), [SIZED[0], SIZED[2]], id="two megabytes"),
+    ],
+)
+async def test_the_outputs_that_are_loaded_s1_14(
+    outputs: list[ContextPointer], exclude: tuple[str, ...], expected: list[ContextPointer]
+) -> None:
     store = {item.pointer_id: "It rains." for item in outputs}
-    assert len((await selected_from(store, 100_000, *outputs))[1]) == 12
-
-
-async def test_excluded_outputs_take_no_place_among_those_to_load_s1_14() -> None:
-    *excluded, last = (output(number) for number in range(1, 14))
-    bundle, loaded = await selected_from(
-        {last.pointer_id: "It rains."},
-        100_000,
-        *(*excluded, last),
-        exclude=tuple(item.pointer_id for item in excluded),
-    )
-    assert loaded == [last.pointer_id]
-    assert [account.form for account in bundle.kept] == ["whole"]
-
-
-async def test_outputs_over_two_megabytes_are_not_loaded_s1_14() -> None:
-    sizes = {1: 2_000_000, 2: 2_000_001, 3: None}
-    outputs = [output(number, result_bytes=size) for number, size in sizes.items()]
-    store = {item.pointer_id: "It rains." for item in outputs}
-    _, loaded = await selected_from(store, 100_000, *outputs)
-    assert sorted(loaded) == [outputs[0].pointer_id, outputs[2].pointer_id]
+    bundle, loaded = await selected_from(store, 100_000, *outputs, exclude=exclude)
+    assert sorted(loaded) == sorted(item.pointer_id for item in expected)
+    whole = [account.id for account in bundle.kept if account.form == "whole"]
+    assert sorted(whole) == sorted(loaded)
 
 
 async def test_a_wrong_request_type_raises_with_what_to_pass() -> None:

@@ -1,5 +1,6 @@
 """Tests the ranking that all stores share."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.memory.recall import MAX_MATCHES, best_lines, counted_terms, shortlist
@@ -15,8 +16,18 @@ def ranked(weights: dict[int, float], word_counts: dict[int, int], *, k: int) ->
     return [position for position, _ in best_lines(weights, current, k=k)]
 
 
-def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
-    assert best([[90, 80, 70, 60], [5]], lines=100) == [5, 90, 80, 70]
+@pytest.mark.parametrize(
+    ("matches", "k", "first"),
+    [
+        pytest.param([[90, 80, 70, 60], [5]], 4, [5, 90, 80, 70], id="a rare word"),
+        pytest.param([[10, 40, 41]], 4, [41, 40], id="a line next to a match"),
+        pytest.param([[41, 40, 10], [99, 90, 80, 70]], 3, [41, 40], id="and beside others"),
+    ],
+)
+def test_a_rare_word_and_a_match_next_to_it_raise_a_line_s3_05(
+    matches: list[list[int]], k: int, first: list[int]
+) -> None:
+    assert best(matches, lines=100, k=k)[: len(first)] == first
 
 
 def test_the_names_of_a_question_count_twice_s3_05() -> None:
@@ -39,11 +50,6 @@ def test_matches_that_reach_far_back_mean_a_rare_word_s3_05() -> None:
 def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
     weights = shortlist([[1, 50]], lines=100, k=2)
     assert ranked(weights, {1: 5, 50: 500}, k=2) == [1, 50]
-
-
-def test_a_match_raises_the_lines_next_to_it_s3_05() -> None:
-    assert best([[10, 40, 41]], lines=100)[:2] == [41, 40]
-    assert best([[41, 40, 10], [99, 90, 80, 70]], lines=100, k=3)[:2] == [41, 40]
 
 
 def test_a_line_without_a_word_count_is_left_out_s3_05() -> None:
