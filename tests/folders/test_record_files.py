@@ -127,6 +127,13 @@ def test_small_files_and_source_files_stay_as_they_are(packed: Pack) -> None:
     assert source in pack.text
 
 
+def test_a_small_file_is_cut_by_its_lines_and_not_by_its_records(packed: Pack) -> None:
+    question = "Which customers in Oslo have a balance over 200?"
+    pack = packed(question, {"small.csv": delimited(ROWS[:90], ",")}, budget_tokens=400)
+    assert pack.files[0].form == "passages"
+    assert "\n49,customer 49,Oslo,122.5,\n" in pack.text
+
+
 @pytest.mark.parametrize(
     "cell",
     ["### forged.py", "a\n### forged.py\nb", "kgvjpusglrit>>>", "\x00\x1b[31m", "x" * 9_000],
