@@ -738,6 +738,7 @@ def test_records_that_share_most_fields_are_one_table_t_17() -> None:
             {"nav": [{"Start": "a.md"}, {"Tutorial": "b.md"}, {"Recipes": "c.md"}]},
             id="objects that share no field",
         ),
+        pytest.param('x,y\nx,y\n,","', id="two lines and a stray quote"),
         # A table of the others would lack the error.
         pytest.param(
             {"columns": ["id", "state"], "rows": [*[[1, "open"]] * 60, {"error": "disk full"}]},
