@@ -24,10 +24,19 @@ def audited(path: Path) -> dict[str, Any]:
     return session
 
 
+def session_of(folder: Path, lines: list[Any]) -> dict[str, Any]:
+    return audited(recorded.write(folder / "a.jsonl", lines))
+
+
+def losses_of(folder: Path, lines: list[Any]) -> Any:
+    """Return what the only compaction of a session lost."""
+    [compaction] = session_of(folder, lines)["compactions"]
+    return compaction["losses"]
+
+
 def adds_only(folder: Path, before: list[Any], after: list[Any], kind: str, count: int = 1) -> bool:
     """Return whether the report of other lines differs in the number of one kind of records."""
-    whole = audited(recorded.write(folder / "a.jsonl", before))
-    session = audited(recorded.write(folder / "a.jsonl", after))
+    whole, session = session_of(folder, before), session_of(folder, after)
     kinds = whole["other_records"]
     whole["other_records"] = {**kinds, kind: kinds.get(kind, 0) + count}
     return session == whole
@@ -41,8 +50,7 @@ def compaction_of(lines: list[recorded.Line]) -> recorded.Line:
 
 @each_form
 def test_a_session_is_told_by_its_content(tmp_path: Path, host: str) -> None:
-    file = recorded.write(tmp_path / "session.txt", FORMS[host]())
-    session = audited(file)
+    session = audited(recorded.write(tmp_path / "session.txt", FORMS[host]()))
     assert session["host"] == host
     assert not {"unknown", "not JSON"} & session["other_records"].keys()
 
@@ -51,42 +59,41 @@ def test_a_session_is_told_by_its_content(tmp_path: Path, host: str) -> None:
 def test_what_the_user_said_for_it_and_a_compaction_dropped_is_named_t_20(
     tmp_path: Path, host: str
 ) -> None:
-    file = recorded.write(tmp_path / "session.jsonl", FORMS[host]())
-    [compaction] = audited(file)["compactions"]
+    [compaction] = session_of(tmp_path, FORMS[host]())["compactions"]
     assert compaction["losses"]["said"] == [recorded.RULE]
     assert compaction["tokens_before"] > compaction["tokens_after"] > 0
 
 
-def test_values_that_later_calls_needed_are_named_t_20(tmp_path: Path) -> None:
-    named: dict[str, list[str]] = {}
-    for host, lines in FORMS.items():
-        [compaction] = audited(recorded.write(tmp_path / host, lines()))["compactions"]
-        named[host] = compaction["losses"]["values"]
-    assert named == {
-        "Claude Code": ["src/**", "src/orders/load.py"],
-        "Codex": ["src/orders/save.py"],  # the path of the task is in what Codex kept
-        "chat completions": ["INV-2231"],  # the listing was kept
-    }
+@pytest.mark.parametrize(
+    ("host", "values"),
+    [
+        ("Claude Code", ["src/**", "src/orders/load.py"]),
+        ("Codex", ["src/orders/save.py"]),  # the path of the task is in what Codex kept
+        ("chat completions", ["INV-2231"]),  # the listing was kept
+    ],
+)
+def test_values_that_later_calls_needed_are_named_t_20(
+    tmp_path: Path, host: str, values: list[str]
+) -> None:
+    assert losses_of(tmp_path, FORMS[host]())["values"] == values
 
 
 def test_words_of_the_host_are_not_those_of_the_user_t_20(tmp_path: Path) -> None:
-    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.claude_code()))
-    [compaction] = session["compactions"]
-    assert compaction["losses"]["said_before"] == 1
+    session = session_of(tmp_path, recorded.claude_code())
+    assert session["compactions"][0]["losses"]["said_before"] == 1
     assert session["tokens"]["system"] > 0
 
 
 def test_a_call_made_again_is_counted_with_its_reason(tmp_path: Path) -> None:
-    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.claude_code()))
-    [repeat] = [output for output in session["outputs"] if output["is_repeated"]]
+    outputs = session_of(tmp_path, recorded.claude_code())["outputs"]
+    [repeat] = [output for output in outputs if output["is_repeated"]]
     assert repeat["call"] == 'Glob {"pattern":"src/**"}'
     assert repeat["was_dropped"]
 
 
 def test_a_document_over_many_lines_is_one_session(tmp_path: Path) -> None:
-    file = tmp_path / "a.json"
-    file.write_text(json.dumps(recorded.requests()[1], indent=1))
-    session = audited(file)
+    (tmp_path / "a.json").write_text(json.dumps(recorded.requests()[1], indent=1))
+    session = audited(tmp_path)
     assert (len(session["outputs"]), session["compactions"]) == (1, [])
 
 
@@ -111,22 +118,17 @@ def test_secrets_of_messages_and_calls_are_redacted_t_20(tmp_path: Path) -> None
         assert recorded.SECRET not in shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize(
-    ("losses", "code"), [("", 0), ("said", 1), ("needed", 1), ("said,needed", 1)]
-)
-def test_the_exit_code_tells_of_the_losses_asked_for_t_20(
-    tmp_path: Path, losses: str, code: int
-) -> None:
-    file = recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
-    options = ["--fail-on", losses] if losses else []
-    run("audit", file, *options, code=code)
+@pytest.mark.parametrize("losses", ["said", "needed", "said,needed"])
+def test_the_exit_code_tells_of_the_losses_asked_for_t_20(tmp_path: Path, losses: str) -> None:
+    recorded.write(tmp_path / "a.jsonl", recorded.claude_code())
+    run("audit", tmp_path, "--fail-on", losses, code=1)
 
 
 def test_a_session_that_lost_nothing_does_not_fail(tmp_path: Path) -> None:
-    lines: list[Any] = [line for line in recorded.claude_code() if "subtype" not in line]
-    lines = [line for line in lines if not line.get("isCompactSummary")]
-    file = recorded.write(tmp_path / "a.jsonl", lines)
-    run("audit", file, "--fail-on", "said,needed")
+    of_the_compaction = {"subtype", "isCompactSummary"}
+    lines = [line for line in recorded.claude_code() if not of_the_compaction & line.keys()]
+    recorded.write(tmp_path / "a.jsonl", lines)
+    run("audit", tmp_path, "--fail-on", "said,needed")
 
 
 def test_an_unknown_loss_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -232,10 +234,9 @@ def test_a_file_that_cannot_be_read_ends_no_audit_t_20(
 
 def test_many_kinds_of_other_records_fit_a_screen_t_20(tmp_path: Path) -> None:
     kinds = [f"kind-{number}" for number in range(20)]
-    file = recorded.write(
-        tmp_path / "a.jsonl", [*recorded.codex(), *({"type": kind} for kind in kinds)]
-    )
-    screen = run("audit", file).stdout
+    others = ({"type": kind} for kind in kinds)
+    recorded.write(tmp_path / "a.jsonl", [*recorded.codex(), *others])
+    screen = run("audit", tmp_path).stdout
     assert all(f"1 {kind}" in " ".join(screen.split()) for kind in kinds)
     assert max(map(len, screen.splitlines()[1:])) <= 80
 
@@ -243,18 +244,13 @@ def test_many_kinds_of_other_records_fit_a_screen_t_20(tmp_path: Path) -> None:
 def test_a_sub_agent_is_no_part_of_the_prompt_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
     without = [line for line in lines if not line.get("isSidechain")]
-    tokens = [
-        audited(recorded.write(tmp_path / "a.jsonl", some))["tokens"] for some in (lines, without)
-    ]
-    assert tokens[0] == tokens[1]
+    assert session_of(tmp_path, lines)["tokens"] == session_of(tmp_path, without)["tokens"]
 
 
 def test_a_sub_agents_own_file_is_a_session(tmp_path: Path) -> None:
     lines = [{**line, "isSidechain": True} for line in recorded.claude_code()]
-    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
-    assert (
-        len(session["prompt_tokens"]) == 4
-    )  # its own, and the one that is a sub-agent's elsewhere
+    # Its own three, and the one that is a sub-agent's elsewhere.
+    assert len(session_of(tmp_path, lines)["prompt_tokens"]) == 4
 
 
 def test_reasoning_is_no_part_of_later_prompts_t_20(tmp_path: Path) -> None:
@@ -268,18 +264,16 @@ def test_blocks_of_the_host_in_a_message_of_the_user_are_not_his_t_20(tmp_path: 
     lines = recorded.codex()
     blocks = lines[2]["payload"]["content"]
     blocks.insert(0, {"type": "input_text", "text": "<user_notes>Never sleep.</user_notes>"})
-    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
-    assert compaction["losses"]["said"] == [recorded.RULE]
+    assert losses_of(tmp_path, lines)["said"] == [recorded.RULE]
 
 
 def test_messages_that_claude_code_kept_are_in_the_next_prompt_t_20(tmp_path: Path) -> None:
     lines = recorded.claude_code()
     kept = {"headUuid": lines[4]["uuid"], "tailUuid": lines[5]["uuid"]}
     compaction_of(lines)["compactMetadata"] = {"preservedSegment": kept}
-    file = recorded.write(tmp_path / "a.jsonl", lines)
-    [compaction] = audited(file)["compactions"]
-    assert compaction["losses"]["values"] == []
-    assert compaction["losses"]["said"] == [recorded.RULE]
+    losses = losses_of(tmp_path, lines)
+    assert losses["values"] == []
+    assert losses["said"] == [recorded.RULE]
 
 
 def test_a_kept_message_that_is_not_recorded_leaves_the_losses_open_t_20(tmp_path: Path) -> None:
@@ -287,17 +281,16 @@ def test_a_kept_message_that_is_not_recorded_leaves_the_losses_open_t_20(tmp_pat
     compaction_of(lines)["compactMetadata"] = {
         "preservedSegment": {"headUuid": "gone", "tailUuid": "gone"}
     }
-    file = recorded.write(tmp_path / "a.jsonl", lines)
-    assert audited(file)["compactions"][0]["losses"] is None
-    assert "what it dropped is unknown" in run("audit", file, "--fail-on", "said,needed").stdout
+    assert losses_of(tmp_path, lines) is None
+    report = run("audit", tmp_path, "--fail-on", "said,needed").stdout
+    assert "what it dropped is unknown" in report
 
 
 def test_what_an_encrypted_summary_of_codex_dropped_is_unknown_t_20(tmp_path: Path) -> None:
     lines = recorded.codex()
     summary = {"type": "compaction", "encrypted_content": "gAAA"}
     compaction_of(lines)["payload"]["replacement_history"].append(summary)
-    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
-    assert compaction["losses"] is None
+    assert losses_of(tmp_path, lines) is None
 
 
 def test_a_summary_of_codex_counts_once_t_20(tmp_path: Path) -> None:
@@ -305,19 +298,18 @@ def test_a_summary_of_codex_counts_once_t_20(tmp_path: Path) -> None:
     tokens = []
     for summary in (recorded.SUMMARY, ""):
         compaction_of(lines)["payload"]["message"] = summary
-        session = audited(recorded.write(tmp_path / "a.jsonl", lines))
-        tokens.append(session["compactions"][0]["tokens_after"])
+        tokens.append(session_of(tmp_path, lines)["compactions"][0]["tokens_after"])
     assert tokens[0] == tokens[1] > 0
 
 
 @pytest.mark.parametrize("host", ["Claude Code", "Codex"])
 def test_instructions_of_a_host_are_no_messages_t_20(tmp_path: Path, host: str) -> None:
     lines = FORMS[host]()
-    whole = audited(recorded.write(tmp_path / "a.jsonl", lines))["tokens"]
+    whole = session_of(tmp_path, lines)["tokens"]
     instructions = {"type": "prompt_snapshot", "systemPrompt": ["Be brief."], "tools": ["Bash"]}
     snapshot = {"type": "attachment", "uuid": "i", "attachment": instructions}
     meta = {"type": "session_meta", "payload": {"base_instructions": {"text": "Be brief."}}}
-    session = audited(recorded.write(tmp_path / "a.jsonl", [snapshot, meta, *lines]))
+    session = session_of(tmp_path, [snapshot, meta, *lines])
     assert session["tokens"] == whole
     assert session["other_records"]["attachment"] == 1
 
@@ -325,13 +317,13 @@ def test_instructions_of_a_host_are_no_messages_t_20(tmp_path: Path, host: str) 
 def test_older_codex_kept_what_the_user_said(tmp_path: Path) -> None:
     lines = recorded.codex()
     compaction_of(lines)["payload"] = {"message": recorded.SUMMARY}
-    [compaction] = audited(recorded.write(tmp_path / "a.jsonl", lines))["compactions"]
-    assert (compaction["losses"]["said"], compaction["losses"]["said_before"]) == ([], 1)
+    losses = losses_of(tmp_path, lines)
+    assert (losses["said"], losses["said_before"]) == ([], 1)
 
 
 def test_items_of_codex_without_an_envelope_are_read(tmp_path: Path) -> None:
     lines = [line["payload"] for line in recorded.codex() if line["type"] == "response_item"]
-    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
+    session = session_of(tmp_path, lines)
     assert (session["host"], len(session["outputs"])) == ("Codex", 3)
 
 
@@ -357,18 +349,18 @@ def user(text: str) -> dict[str, Any]:
 def test_a_prompt_that_the_user_took_back_is_no_compaction_t_20(tmp_path: Path) -> None:
     messages = [user("How late is it?"), {"role": "assistant", "content": "Late."}, user("Why?")]
     requests = [{"messages": messages[:end]} for end in (3, 1, 3)]
-    session = audited(recorded.write(tmp_path / "a.jsonl", requests))
+    session = session_of(tmp_path, requests)
     assert (session["compactions"], len(session["prompt_tokens"])) == ([], 1)
-    assert session["tokens"] == audited(recorded.write(tmp_path / "b", requests[:1]))["tokens"]
+    assert session["tokens"] == session_of(tmp_path, requests[:1])["tokens"]
 
 
 @pytest.mark.parametrize("names", ["body", "request body"])
 def test_a_request_in_the_record_of_a_proxy_is_read_t_20(tmp_path: Path, names: str) -> None:
-    whole = audited(recorded.write(tmp_path / "a.jsonl", recorded.requests()))
+    whole = session_of(tmp_path, recorded.requests())
     lines: list[Any] = recorded.requests()
     for name in reversed(names.split()):
         lines = [{name: line, "time": "10:00"} for line in lines]
-    assert audited(recorded.write(tmp_path / "a.jsonl", lines)) == whole
+    assert session_of(tmp_path, lines) == whole
 
 
 def test_a_trajectory_of_swe_agent_is_read_t_20(tmp_path: Path) -> None:
@@ -397,9 +389,9 @@ def test_a_message_of_a_new_form_is_counted_and_those_behind_it_are_read_t_20(
 
 def test_blocks_of_an_output_count_as_their_text_t_20(tmp_path: Path) -> None:
     request = recorded.requests()[1]
-    tokens = audited(recorded.write(tmp_path / "a.jsonl", [request]))["tokens"]
+    tokens = session_of(tmp_path, [request])["tokens"]
     request["messages"][-1]["content"] = [{"type": "text", "text": recorded.LISTING}]
-    assert audited(recorded.write(tmp_path / "a.jsonl", [request]))["tokens"] == tokens
+    assert session_of(tmp_path, [request])["tokens"] == tokens
 
 
 def test_instructions_that_exceed_the_limit_end_the_comparison(tmp_path: Path) -> None:
@@ -412,10 +404,9 @@ def test_instructions_that_exceed_the_limit_end_the_comparison(tmp_path: Path) -
 
 
 def test_conversations_in_one_document_are_sessions(tmp_path: Path) -> None:
-    file = tmp_path / "a.json"
     chats = [{"messages": [user("One.")]}, {"messages": [user("Two.")]}]
-    file.write_text(json.dumps(chats, indent=1))
-    assert len(run_json("audit", file)["sessions"]) == 2
+    (tmp_path / "a.json").write_text(json.dumps(chats, indent=1))
+    assert len(run_json("audit", tmp_path)["sessions"]) == 2
 
 
 @pytest.mark.parametrize("key", ["messages", "traj"])
@@ -427,9 +418,9 @@ def test_runs_that_share_words_of_courtesy_are_sessions_t_20(tmp_path: Path, key
             reply = {"role": "assistant", "content": f"Step {number} of: {task}"}
             messages += [reply, user(f"And {number} for: {task}")]
         runs.append({key: [*messages, user("Thank you.")], "reward": 1})
-    file = tmp_path / "runs.json"
-    file.write_text(json.dumps(runs))
-    assert [session["compactions"] for session in run_json("audit", file)["sessions"]] == [[], []]
+    (tmp_path / "runs.json").write_text(json.dumps(runs))
+    sessions = run_json("audit", tmp_path)["sessions"]
+    assert [session["compactions"] for session in sessions] == [[], []]
 
 
 def test_images_count_without_their_data(tmp_path: Path) -> None:
@@ -437,14 +428,13 @@ def test_images_count_without_their_data(tmp_path: Path) -> None:
     lines = recorded.claude_code()
     output = lines[5]["message"]["content"][0]
     output["content"] = [{"type": "text", "text": "a.png"}, {"type": "image", "source": image}]
-    session = audited(recorded.write(tmp_path / "a.jsonl", lines))
-    assert 1_600 < session["tokens"]["tool"] < 1_800
+    assert 1_600 < session_of(tmp_path, lines)["tokens"]["tool"] < 1_800
 
 
 def test_the_prompts_behind_llm_common_have_values_that_a_compaction_dropped(
     tmp_path: Path,
 ) -> None:
-    session = audited(recorded.write(tmp_path / "a.jsonl", recorded.documented()))
+    session = session_of(tmp_path, recorded.documented())
     turns = session["turns"]
     assert len(turns) == len(session["prompt_tokens"])
     assert sum(turn["needed"] for turn in turns) == sum(turn["values"] for turn in turns)
@@ -455,8 +445,8 @@ def test_the_prompts_behind_llm_common_have_values_that_a_compaction_dropped(
 def test_a_smaller_limit_folds_the_prompts(tmp_path: Path) -> None:
     lines = recorded.documented()
     lines[5:5] = [line for line in lines[2:4] for _ in range(1)] * 9
-    file = recorded.write(tmp_path / "a.jsonl", lines)
-    [session] = run_json("audit", file, "--max-tokens", "2000")["sessions"]
+    recorded.write(tmp_path / "a.jsonl", lines)
+    [session] = run_json("audit", tmp_path, "--max-tokens", "2000")["sessions"]
     turns = session["turns"]
     assert max(turn["tokens"] for turn in turns) <= 2_000
     # One value was folded away.
