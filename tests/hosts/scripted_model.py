@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.hosts.wire_formats import (
+from tests.wire_formats import (
     ListedTool,
     ModelRequest,
     Say,

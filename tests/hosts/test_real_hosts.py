@@ -17,8 +17,8 @@ from tests.hosts.tours import (
     request_tokens,
     tokens_of,
 )
-from tests.hosts.wire_formats import ModelRequest
 from tests.hosts.workspace import COMMITS, INSIDE, OUTSIDE, commit_message
+from tests.wire_formats import ModelRequest
 
 pytestmark = pytest.mark.hosts
 BEHIND_GATEWAY = ("gateway", "search")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_common.core import DefaultCounter
-from tests.hosts.model_server import served
 from tests.hosts.real_hosts import RealHost
 from tests.hosts.scripted_model import (
     HOST_SEARCHES,
@@ -17,8 +16,9 @@ from tests.hosts.scripted_model import (
     call,
     find_tool,
 )
-from tests.hosts.wire_formats import ModelRequest, ToolResult
 from tests.hosts.workspace import COMMITS, asleep_file, make_workspace, servers_of
+from tests.model_server import served
+from tests.wire_formats import ModelRequest, ToolResult
 
 WAYS: Mapping[str, tuple[str, ...]] = {
     "none": (),

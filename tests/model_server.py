@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from tests.hosts.scripted_model import ScriptedModel
-from tests.hosts.wire_formats import read_request, wire_format_of, write_answer
+from tests.wire_formats import read_request, wire_format_of, write_answer
 
 
 @contextmanager
