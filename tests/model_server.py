@@ -1,29 +1,33 @@
-"""Serve a scripted model on loopback, as the endpoints of OpenAI, Anthropic and Google do."""
+"""Serve a model on loopback, as the endpoints of OpenAI, Anthropic and Google do."""
 
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from threading import Thread
+from typing import Any
 
-from tests.hosts.scripted_model import ScriptedModel
-from tests.wire_formats import read_request, wire_format_of, write_answer
+from tests.wire_formats import Answer, Json, wire_format_of, write_answer
+
+Model = Callable[[str, Json], Answer]
+"""Returns the answer to a request, for the name of its format and its body."""
 
 
 @contextmanager
-def served(model: ScriptedModel) -> Iterator[str]:
+def serving(model: Model) -> Iterator[str]:
     """Serve a model, and yield the address without a path."""
-    handler = type("Handler", (_Handler,), {"model": model})
+    handler = type("Handler", (_Handler,), {"model": staticmethod(model)})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    model: ClassVar[ScriptedModel]
+    model: Any  # a `Model`, which mypy would take for a method
 
     def do_HEAD(self) -> None:
         self._send_json({})
@@ -38,10 +42,11 @@ class _Handler(BaseHTTPRequestHandler):
         if wire_format is None:  # such as a count of tokens
             self._send_json({"input_tokens": 100})
             return
-        request = read_request(wire_format, json.loads(content))
-        document, events = write_answer(request, self.model.answer(request))
+        body = json.loads(content)
+        answer = self.model(wire_format, body)
+        document, events = write_answer(wire_format, str(body.get("model")), answer)
         # Gemini says so in the path.
-        if not request.body.get("stream") and ":stream" not in self.path:
+        if not body.get("stream") and ":stream" not in self.path:
             self._send_json(document)
             return
         stream = ""
@@ -60,6 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(content)))
+        self.send_header("Connection", "close")  # no client keeps one beyond its test
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)

@@ -4,15 +4,18 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.wire_formats import (
+    Answer,
+    Json,
     ListedTool,
-    ModelRequest,
-    Say,
     ToolCall,
-    ToolResult,
-    UserText,
+    messages_of,
+    text_of,
+    texts_in,
+    tools_of,
 )
 
 END_OF_SCRIPT = "END OF THE SCRIPT"
@@ -25,6 +28,59 @@ GATEWAY_SEARCH = "search_tools"
 GATEWAY_CALL = "call_tool"
 
 Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class UserText:
+    """A text of the user, or of the host in the user's name."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a host shows its model of a tool's result."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A request of a host."""
+
+    body: Json
+    tools: tuple[ListedTool, ...]
+    turns: tuple[UserText | ToolResult, ...]
+    images: int
+
+    @classmethod
+    def of(cls, wire_format: str, body: Json) -> "ModelRequest":
+        """Return a request that arrived in one of the formats."""
+        turns: list[UserText | ToolResult] = []
+        for message in messages_of(wire_format, body):
+            text = text_of(message["content"])
+            if message["role"] == "user":
+                turns.append(UserText(text))
+            elif message["role"] == "tool":
+                turns.append(ToolResult(message["tool_call_id"], text))
+        entries = [body.get(key) for key in ("messages", "input", "contents")]
+        return cls(body, tuple(tools_of(body)), tuple(turns), _count_images(entries))
+
+    @property
+    def text(self) -> str:
+        """All texts of the request, also those of the host's own instructions."""
+        return "\n".join(texts_in(self.body))
+
+
+def _count_images(value: object) -> int:
+    """Return the number of images anywhere in the entries of a request."""
+    if isinstance(value, Mapping):
+        own = value.get("type") in {"image", "image_url", "input_image"} or "inlineData" in value
+        return own + sum(_count_images(member) for member in value.values())
+    if isinstance(value, list):
+        return sum(_count_images(member) for member in value)
+    return 0
 
 
 Step = Callable[[ModelRequest], tuple[str, Arguments]]
@@ -53,20 +109,21 @@ class ScriptedModel:
         self._searched_by_call: dict[str, str | None] = {}
         self._lock = threading.Lock()
 
-    def answer(self, request: ModelRequest) -> Say | ToolCall:
+    def answer(self, wire_format: str, body: Json) -> Answer:
         """Return the next step of the newest prompt that has a script."""
+        request = ModelRequest.of(wire_format, body)
         with self._lock:
             self.requests.append(request)
             prompt = self._newest_prompt(request)
             if prompt is None or not request.tools:  # a host asks for a title, without tools
-                return Say("A title")
+                return "A title"
             steps = self._scripts[prompt]
             done = len(self.results_of(prompt, request))
             if done == len(steps):
-                return Say(END_OF_SCRIPT)
+                return END_OF_SCRIPT
             tool, arguments = steps[done](request)
             reached = self._reach(request, prompt, tool, arguments)
-            return reached or Say(f"{NO_SUCH_TOOL} {tool}")
+            return [reached] if reached else f"{NO_SUCH_TOOL} {tool}"
 
     def results_of(self, prompt: str, request: ModelRequest | None = None) -> list[ToolResult]:
         """Return the results of a prompt's steps, as the last request shows them."""
@@ -137,7 +194,7 @@ class ScriptedModel:
             return self._recorded(host_search, query, deferred)
         bridge = find_tool(request.tools, HOST_BRIDGE)
         if bridge is None:
-            return self._recorded(ListedTool(deferred, None, {}), arguments, searches)
+            return self._recorded(ListedTool(deferred), arguments, searches)
         inner = {"name": deferred, "arguments": arguments}
         return self._recorded(bridge, inner, searches)
 

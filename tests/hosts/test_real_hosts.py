@@ -7,7 +7,7 @@ import pytest
 
 from tests.hosts.conftest import TourOf
 from tests.hosts.real_hosts import RealHost
-from tests.hosts.scripted_model import GATEWAY_SEARCH, deferred_name, find_tool
+from tests.hosts.scripted_model import GATEWAY_SEARCH, ModelRequest, deferred_name, find_tool
 from tests.hosts.tours import (
     PART_COMMIT,
     READER,
@@ -18,7 +18,6 @@ from tests.hosts.tours import (
     tokens_of,
 )
 from tests.hosts.workspace import COMMITS, INSIDE, OUTSIDE, commit_message
-from tests.wire_formats import ModelRequest
 
 pytestmark = pytest.mark.hosts
 BEHIND_GATEWAY = ("gateway", "search")

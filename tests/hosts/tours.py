@@ -11,14 +11,15 @@ from tests.hosts.real_hosts import RealHost
 from tests.hosts.scripted_model import (
     HOST_SEARCHES,
     Arguments,
+    ModelRequest,
     ScriptedModel,
     Step,
+    ToolResult,
     call,
     find_tool,
 )
 from tests.hosts.workspace import COMMITS, asleep_file, make_workspace, servers_of
-from tests.model_server import served
-from tests.wire_formats import ModelRequest, ToolResult
+from tests.model_server import serving
 
 WAYS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -83,7 +84,7 @@ def run_tour(host: RealHost, way: str, folder: Path) -> Tour:
     first_requests: list[ModelRequest] = []
     images: list[int] = []
     output = ""
-    with served(model) as url:
+    with serving(model.answer) as url:
         host.configure(home, servers, url)
         if WAYS[way]:
             host.install_gateway(home, WAYS[way])

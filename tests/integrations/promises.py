@@ -44,8 +44,8 @@ from tests.integrations.scripted_endpoint import (
     reading,
     results_in,
     served,
-    text_of,
 )
+from tests.wire_formats import text_of
 
 LIST: Calls = [("list_orders", BOB)]
 CODE = code_of("bob", 4_321)

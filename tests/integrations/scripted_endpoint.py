@@ -1,7 +1,6 @@
-"""A chat completions endpoint on loopback with a script, and what the script of a model needs.
+"""A model on loopback with a script, and what the script needs.
 
-Endpoints of other providers translate a request into the shape of chat completions, so one script
-serves all of them.
+A request of any format has the shape of chat completions, so one script serves all providers.
 """
 
 import json
@@ -9,10 +8,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from itertools import count
-from threading import Thread
 from typing import Any
+
+from tests.model_server import serving
+from tests.wire_formats import Answer, ListedTool, ToolCall, messages_of, text_of, tools_of
 
 Messages = list[dict[str, Any]]
 Calls = list[tuple[str, dict[str, Any]]]
@@ -36,23 +37,28 @@ class Endpoint:
         self.largest = 0
         self.url = ""
 
-    def step(self, body: dict[str, Any], sent: dict[str, Any]) -> Reply:
-        """Record a request and return the next reply of the model.
-
-        Args:
-            body: The request in the shape of chat completions.
-            sent: The request as it arrived, of which `largest` has the most characters.
-        """
-        self.requests.append(body)
-        self.largest = max(self.largest, len(json.dumps(sent)))
-        reply = self.reply_to(body)
+    def answer(self, wire_format: str, body: dict[str, Any]) -> Answer:
+        """Record a request, with its messages as chat completions, and return the next reply."""
         declared = declared_by(body)
-        if not isinstance(reply, str):
-            return [(declared_name(name, declared), args) for name, args in reply]
-        # smolagents ends a run by a tool.
-        if "final_answer" in declared:
-            return [("final_answer", {"answer": reply})]
-        return reply
+        # Claude Code also asks for titles and the like. All agents of its format read back.
+        if wire_format == "messages" and not any(
+            tool.endswith("read_context") for tool in declared
+        ):
+            return "ok"
+        request = {**body, "messages": messages_of(wire_format, body)}
+        self.requests.append(request)
+        self.largest = max(self.largest, len(json.dumps(body)))
+        reply = self.reply_to(request)
+        if isinstance(reply, str):
+            # smolagents ends a run by a tool.
+            if "final_answer" not in declared:
+                return reply
+            reply = [("final_answer", {"answer": reply})]
+        calls = []
+        for name, args in reply:
+            tool = ListedTool(declared_name(name, declared))
+            calls.append(ToolCall(f"call_{next(_NUMBERS)}", tool, args))
+        return calls
 
     def reply_to(self, body: dict[str, Any]) -> Reply:
         """Return the next reply, with the names of the tools as they are written."""
@@ -73,103 +79,25 @@ def scripted(*steps: Step) -> Iterator[Endpoint]:
 
 
 @contextmanager
-def served(endpoint: Endpoint) -> Iterator[None]:
-    """Serve an endpoint on loopback."""
-
-    def answer(body: dict[str, Any]) -> tuple[str, bytes]:
-        message = _message(endpoint.step(body, body))
-        if body.get("stream"):
-            return "text/event-stream", _stream(message)
-        return "application/json", _completion(message)
-
-    with listening(answer) as url:
-        endpoint.url = f"{url}/v1"
+def served(endpoint: Endpoint, path: str = "/v1") -> Iterator[None]:
+    """Serve an endpoint on loopback, with the path that OpenAI's clients want."""
+    with serving(endpoint.answer) as url:
+        endpoint.url = f"{url}{path}"
         yield
 
 
-@contextmanager
-def listening(answer: Callable[[dict[str, Any]], tuple[str, bytes]]) -> Iterator[str]:
-    """Serve JSON requests on loopback by a function that returns a media type and a body."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            kind, content = answer(body)
-            self.send_response(200)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-
-
-def _message(reply: Reply) -> dict[str, Any]:
-    if isinstance(reply, str):
-        return {"role": "assistant", "content": reply}
-    calls = []
-    for name, args in reply:
-        function = {"name": name, "arguments": json.dumps(args)}
-        calls.append({"id": f"call_{next(_NUMBERS)}", "type": "function", "function": function})
-    return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-def _completion(message: dict[str, Any]) -> bytes:
-    reason = "tool_calls" if "tool_calls" in message else "stop"
-    choice = {"index": 0, "message": message, "finish_reason": reason}
-    return json.dumps({**_head("chat.completion"), "choices": [choice]}).encode()
-
-
-def _stream(message: dict[str, Any]) -> bytes:
-    calls = message.get("tool_calls", [])
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": message["content"]}]
-    # One call a chunk, as OpenAI sends them.
-    deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
-    deltas.append({})
-    events = []
-    for number, delta in enumerate(deltas, start=1):
-        reason = None
-        if number == len(deltas):
-            reason = "tool_calls" if calls else "stop"
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        chunk = {**_head("chat.completion.chunk"), "choices": [choice]}
-        events.append(f"data: {json.dumps(chunk)}\n\n")
-    return "".join([*events, "data: [DONE]\n\n"]).encode()
-
-
-def _head(kind: str) -> dict[str, Any]:
-    usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
-    return {"id": "1", "object": kind, "created": 1, "model": "scripted", "usage": usage}
+served_without_path = partial(served, path="")
+"""Serve an endpoint as Anthropic's and Google's clients want it."""
 
 
 def declared_by(body: dict[str, Any]) -> dict[str, Any]:
     """Return the schemas of the tools that a request offers, by name."""
-    functions = [tool["function"] for tool in body.get("tools", ())]
-    return {function["name"]: function.get("parameters") for function in functions}
+    return {tool.name: tool.schema for tool in tools_of(body)}
 
 
 def declared_name(name: str, declared: dict[str, Any]) -> str:
     """Return the name of a tool as the framework declares it. Claude Code puts the server before."""
     return next((tool for tool in declared if tool.endswith(f"__{name}")), name)
-
-
-def text_of(content: Any) -> str:
-    """Return a message's content as one text."""
-    if isinstance(content, str):
-        return content
-    texts = []
-    for block in content or ():
-        inner = block.get("text") or block.get("content")
-        texts.append(inner if isinstance(inner, str) else text_of(inner))
-    return "\n".join(texts)
 
 
 def results_in(messages: Messages) -> list[str]:

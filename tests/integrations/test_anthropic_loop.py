@@ -4,7 +4,7 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from tests.integrations.loop_promises import LoopPromises
-from tests.integrations.scripted_messages import served_messages
+from tests.integrations.scripted_endpoint import served_without_path
 
 pytestmark = pytest.mark.integrations
 
@@ -13,4 +13,4 @@ class TestLoop(LoopPromises):
     page = "anthropic_loop"
     client = AsyncAnthropic
     variables = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
-    serve = staticmethod(served_messages)
+    serve = staticmethod(served_without_path)

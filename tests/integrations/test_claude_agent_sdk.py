@@ -27,15 +27,15 @@ from tests.integrations.scripted_endpoint import (
     newest_results,
     pointer_of,
     reading,
+    served_without_path,
 )
-from tests.integrations.scripted_messages import served_messages
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
 
 class TestFunctions(FailingPromises):
     module = claude_agent_sdk
-    serve = staticmethod(served_messages)
+    serve = staticmethod(served_without_path)
 
 
 async def ask(endpoint: Endpoint, folder: Path, session: Session, **more: Any) -> str:
@@ -43,7 +43,7 @@ async def ask(endpoint: Endpoint, folder: Path, session: Session, **more: Any) -
     functions: list[Any] = [wrap_tool(list_orders, session), *tool_functions(session, sync=True)]
     tools = [claude_agent_sdk.in_process(function) for function in functions]
     settings: dict[str, Any] = {"tools": [], "allowed_tools": ["mcp__parts"], **more}
-    with served_messages(endpoint):
+    with served_without_path(endpoint):
         options = ClaudeAgentOptions(
             mcp_servers={"parts": create_sdk_mcp_server("parts", tools=tools)},
             setting_sources=[],
@@ -98,7 +98,7 @@ async def test_a_subagent_reads_what_the_main_agent_stored_t_08(tmp_path: Path) 
 async def test_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     endpoint = Reader()
-    with served_messages(endpoint):
+    with served_without_path(endpoint):
         env = claude_agent_sdk.env_of(endpoint.url, tmp_path)
         page = run_page("claude_agent_sdk", names={"env": env})
         assert "10500" in await page["answer"]("ann", "What is the stock of part 1500?")

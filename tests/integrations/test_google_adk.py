@@ -16,7 +16,6 @@ from tests.integrations.programs import google_adk
 from tests.integrations.programs.desk import list_orders
 from tests.integrations.programs.process import Ask
 from tests.integrations.promises import CODE, LIST, FoldingPromises, InliningPromises
-from tests.integrations.scripted_contents import served_contents
 from tests.integrations.scripted_endpoint import (
     Calls,
     Endpoint,
@@ -27,6 +26,7 @@ from tests.integrations.scripted_endpoint import (
     pointer_of,
     reading,
     results_in,
+    served_without_path,
 )
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -60,7 +60,7 @@ def reader_of(url: str) -> LlmAgent:
 
 class TestHook(FoldingPromises, InliningPromises):
     module = google_adk
-    serve = staticmethod(served_contents)
+    serve = staticmethod(served_without_path)
 
     def delegating(self, url: str, sessions: Sessions, *, is_equipped: bool = True) -> Ask:
         other = AgentTool(reader_of(url), include_plugins=is_equipped)
@@ -73,7 +73,7 @@ class TestHook(FoldingPromises, InliningPromises):
 async def run(*steps: Step, **more: Any) -> tuple[str, Endpoint]:
     """Return the answer to a question, and the requests to the model."""
     endpoint = Endpoint(*steps)
-    with served_contents(endpoint):
+    with served_without_path(endpoint):
         answer = await asking(agent_of(endpoint.url, **more))("ann", "Go.")
     return answer, endpoint
 
@@ -124,7 +124,7 @@ async def test_a_sub_agent_reads_what_the_parent_stored_t_08() -> None:
     endpoint = Endpoint(
         LIST, [("transfer_to_agent", {"agent_name": "other"})], read, newest_results
     )
-    with served_contents(endpoint):
+    with served_without_path(endpoint):
         other = reader_of(endpoint.url)
         ask = asking(agent_of(endpoint.url, tools=[list_orders], sub_agents=[other]))
         assert CODE in await ask("ann", "Go.")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integrations.scripted_endpoint import Endpoint, Reply, declared_by, text_of
+from tests.integrations.scripted_endpoint import Endpoint, Reply, declared_by
+from tests.wire_formats import text_of
 
 QUESTION = re.compile(r"Question (\d) of (\w+): ")
 USERS = ("ann", "bob", "eve", "zoe")
