@@ -10,7 +10,7 @@ from agno.models.openai import OpenAIChat
 from llm_common.agents import Sessions
 from llm_common.integrations.agno import LLMCommonToolHook
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIChat:
@@ -32,7 +32,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str((await agent.arun(text, session_id="chat-" + user, user_id=user)).content)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

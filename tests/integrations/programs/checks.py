@@ -48,7 +48,8 @@ def _batch(questions: list[str]) -> list[tuple[str, str]]:
 
 def _answers(module: str, url: str, folder: Path, batches: list[Any]) -> list[str]:
     """Return the answers of a new process."""
-    command = [sys.executable, "-m", module, url, str(folder), json.dumps(batches)]
+    arguments = [module, url, str(folder), json.dumps(batches)]
+    command = [sys.executable, "-m", "tests.integrations.programs.process", *arguments]
     result = subprocess.run(
         command, cwd=_ROOT, capture_output=True, text=True, timeout=600, check=False
     )

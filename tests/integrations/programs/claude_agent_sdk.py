@@ -16,7 +16,7 @@ from claude_agent_sdk import (
 from llm_common.agents import Sessions, Tool
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def in_process(function: Callable[..., Any]) -> SdkMcpTool[Any]:
@@ -63,7 +63,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return answer
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

@@ -13,7 +13,7 @@ from google.genai import types
 from llm_common.agents import Sessions
 from llm_common.integrations.google_adk import LLMCommonPlugin
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> Gemini:
@@ -40,7 +40,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return answer
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

@@ -12,7 +12,7 @@ from haystack.utils import Secret
 from llm_common.agents import Sessions
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIChatGenerator:
@@ -43,7 +43,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str(messages[-1].text)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

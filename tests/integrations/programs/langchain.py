@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from llm_common.agents import Sessions
 from llm_common.integrations.langchain import LLMCommonMiddleware
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> ChatOpenAI:
@@ -31,7 +31,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str(state["messages"][-1].content)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

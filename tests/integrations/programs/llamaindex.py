@@ -11,7 +11,7 @@ from llama_index.llms.openai_like import OpenAILike
 from llm_common.agents import Session, Sessions
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAILike:
@@ -40,7 +40,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return answer
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

@@ -14,7 +14,7 @@ from openai import AsyncOpenAI
 from llm_common.agents import Sessions
 from llm_common.integrations.openai_agents import LLMCommonSession
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIChatCompletionsModel:
@@ -33,7 +33,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str(result.final_output)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

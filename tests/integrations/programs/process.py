@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,14 @@ Program = Callable[[str, Path, Sessions], Ask]
 CONFIG = SessionConfig(max_tool_tokens=1_200)  # the 24 tools take twice as many
 
 
-def run(program: Program) -> None:
+def main() -> None:
     """Answer the questions of the command line, those of a batch at the same time.
 
-    Args:
-        program: The program of a framework.
+    Its first argument is the module of the `Program`.
     """
-    url, folder, batches = sys.argv[1:]
+    module, url, folder, batches = sys.argv[1:]
     sessions = Sessions(Path(folder) / "context", CONFIG)
-    ask = program(url, Path(folder), sessions)
+    ask = import_module(module).program(url, Path(folder), sessions)
     answers = asyncio.run(_answers(ask, json.loads(batches)))
     # Not to the standard output, where frameworks print as well.
     (Path(folder) / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
@@ -39,3 +39,7 @@ async def _answers(ask: Ask, batches: list[list[tuple[str, str]]]) -> list[str]:
     for batch in batches:
         answers += await asyncio.gather(*(ask(user, text) for user, text in batch))
     return answers
+
+
+if __name__ == "__main__":
+    main()

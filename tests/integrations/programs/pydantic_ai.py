@@ -9,7 +9,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from llm_common.agents import Sessions
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIChatModel:
@@ -30,7 +30,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str(result.output)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

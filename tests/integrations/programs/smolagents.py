@@ -9,7 +9,7 @@ from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 from llm_common.agents import Session, Sessions
 from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIServerModel:
@@ -34,7 +34,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return await asyncio.to_thread(answer, user, text)
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)

@@ -9,7 +9,7 @@ from strands.session.file_session_manager import FileSessionManager
 from llm_common.agents import Sessions
 from llm_common.integrations.strands import LLMCommonPlugin
 from tests.integrations.programs.desk import TOOLS
-from tests.integrations.programs.process import Ask, Tools, run
+from tests.integrations.programs.process import Ask, Tools
 
 
 def model_of(url: str) -> OpenAIModel:
@@ -28,7 +28,3 @@ def program(url: str, folder: Path, sessions: Sessions, tools: Tools = TOOLS) ->
         return str(await agent.invoke_async(text))
 
     return ask
-
-
-if __name__ == "__main__":
-    run(program)
