@@ -126,7 +126,17 @@ def reading(pointer_id: str, path: str = "/4321/code") -> Calls:
     return [("read_context", {"id": pointer_id, "path": path})]
 
 
+def read_listed(messages: Messages) -> Calls:
+    """Return the call that reads a part of the listed orders."""
+    return reading(pointer_of("list_orders", messages))
+
+
+def name_listed(messages: Messages) -> str:
+    """Answer with the id of the listed orders."""
+    return f"They are in the id {pointer_of('list_orders', messages)} now."
+
+
 def read_both(messages: Messages) -> Reply:
     """Return the calls that read one row and one line of the two results."""
     log = {"id": pointer_of("read_log", messages), "pattern": "ERROR.*"}
-    return [*reading(pointer_of("list_orders", messages)), ("read_context", log)]
+    return [*read_listed(messages), ("read_context", log)]

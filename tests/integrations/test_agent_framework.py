@@ -12,9 +12,8 @@ from tests.integrations.programs.desk import list_orders
 from tests.integrations.promises import CODE, LIST, FunctionPromises, read_named
 from tests.integrations.scripted_endpoint import (
     Endpoint,
-    Messages,
+    name_listed,
     newest_results,
-    pointer_of,
     scripted,
 )
 
@@ -51,11 +50,8 @@ async def test_an_approved_call_is_offloaded() -> None:
 async def test_an_agent_reads_what_the_agent_that_it_called_stored_t_08() -> None:
     session = Session(InMemoryContextPointerStore())
 
-    def report(messages: Messages) -> str:
-        return f"They are in the id {pointer_of('list_orders', messages)} now."
-
     delegate = [("lister", {"task": "List the orders of bob."})]
-    with scripted(delegate, LIST, report, read_named, newest_results) as endpoint:
+    with scripted(delegate, LIST, name_listed, read_named, newest_results) as endpoint:
         wrapped = wrap_tool(list_orders, session)
         lister = agent_of(endpoint, session, wrapped, name="lister", description="Lists.")
         answer = await agent_of(endpoint, session, lister.as_tool()).run("Report.")

@@ -22,6 +22,7 @@ from tests.integrations.scripted_endpoint import (
     Endpoint,
     newest_results,
     pointer_of,
+    read_listed,
     reading,
     results_in,
     scripted,
@@ -65,10 +66,7 @@ def result_of(tool: Any) -> tuple[Any, str]:
 
 
 def test_a_synchronous_run_reads_back() -> None:
-    def read(messages: Any) -> Any:
-        return reading(pointer_of("list_orders", messages))
-
-    with scripted(LIST, read, newest_results) as endpoint:
+    with scripted(LIST, read_listed, newest_results) as endpoint:
         assert CODE in agent_of(endpoint, list_orders).run("Which code?").content
 
 

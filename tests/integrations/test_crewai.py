@@ -19,7 +19,11 @@ from llm_common.integrations.functions import tool_functions, wrap_tool
 from tests.integrations.programs import crewai
 from tests.integrations.programs.desk import list_orders
 from tests.integrations.promises import CODE, LIST, FunctionPromises, read_named
-from tests.integrations.scripted_endpoint import Messages, newest_results, pointer_of, scripted
+from tests.integrations.scripted_endpoint import (
+    name_listed,
+    newest_results,
+    scripted,
+)
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -55,10 +59,7 @@ def crew_of(url: str, session: Session, agents: int = 1) -> Crew:
 
 
 def test_a_second_agent_reads_what_the_first_one_stored_t_08() -> None:
-    def report(messages: Messages) -> str:
-        return f"They are in the id {pointer_of('list_orders', messages)} now."
-
-    with scripted(LIST, report, read_named, newest_results) as endpoint:
+    with scripted(LIST, name_listed, read_named, newest_results) as endpoint:
         crew = crew_of(endpoint.url, Session(InMemoryContextPointerStore()), agents=2)
         assert CODE in str(crew.kickoff())
 

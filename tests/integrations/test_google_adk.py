@@ -24,6 +24,7 @@ from tests.integrations.scripted_endpoint import (
     declared_by,
     newest_results,
     pointer_of,
+    read_listed,
     reading,
     results_in,
     served_without_path,
@@ -118,11 +119,8 @@ async def test_an_agent_with_an_output_schema_gets_no_tools() -> None:
 
 
 async def test_a_sub_agent_reads_what_the_parent_stored_t_08() -> None:
-    def read(messages: Messages) -> Calls:
-        return reading(pointer_of("list_orders", messages))
-
     endpoint = Endpoint(
-        LIST, [("transfer_to_agent", {"agent_name": "other"})], read, newest_results
+        LIST, [("transfer_to_agent", {"agent_name": "other"})], read_listed, newest_results
     )
     with served_without_path(endpoint):
         other = reader_of(endpoint.url)

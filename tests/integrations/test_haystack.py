@@ -17,10 +17,8 @@ from tests.integrations.programs import desk, haystack
 from tests.integrations.programs.process import Ask
 from tests.integrations.promises import CODE, LIST, FoldingPromises, InliningPromises
 from tests.integrations.scripted_endpoint import (
-    Messages,
     newest_results,
-    pointer_of,
-    reading,
+    read_listed,
     scripted,
 )
 
@@ -90,10 +88,7 @@ def result_of(tool: Tool) -> Any:
 
 
 def test_a_synchronous_run_reads_back() -> None:
-    def read(messages: Messages) -> Any:
-        return reading(pointer_of("list_orders", messages))
-
-    with scripted(LIST, read, newest_results) as endpoint:
+    with scripted(LIST, read_listed, newest_results) as endpoint:
         agent = agent_of(haystack.model_of(endpoint.url), list_orders)
         run: Any = agent.run([ChatMessage.from_user("Go.")])
     assert CODE in run["last_message"].text

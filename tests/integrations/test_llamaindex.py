@@ -15,10 +15,8 @@ from tests.integrations.programs.desk import list_orders
 from tests.integrations.promises import CODE, LIST, FunctionPromises
 from tests.integrations.scripted_endpoint import (
     BOB,
-    Messages,
     newest_results,
-    pointer_of,
-    reading,
+    read_listed,
     scripted,
 )
 
@@ -64,11 +62,8 @@ async def test_an_approval_is_awaited_before_the_result_is_offloaded() -> None:
 async def test_another_agent_reads_after_a_handoff_t_08() -> None:
     session = Session(InMemoryContextPointerStore())
 
-    def read(messages: Messages) -> Any:
-        return reading(pointer_of("list_orders", messages))
-
     handoff = [("handoff", {"to_agent": "reader", "reason": "read"})]
-    with scripted(LIST, handoff, read, newest_results) as endpoint:
+    with scripted(LIST, handoff, read_listed, newest_results) as endpoint:
         llm = llamaindex.model_of(endpoint.url)
         reader = FunctionAgent(
             name="reader", description="reads", tools=[*tool_functions(session)], llm=llm

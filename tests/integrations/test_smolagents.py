@@ -15,7 +15,7 @@ from tests.integrations.scripted_endpoint import (
     Messages,
     newest_results,
     pointer_of,
-    reading,
+    read_listed,
     scripted,
 )
 
@@ -41,12 +41,9 @@ def test_a_manager_reads_what_a_managed_agent_stored_t_08() -> None:
     def report(messages: Messages) -> str:
         return f"### list_orders ({pointer_of('list_orders', messages)})"
 
-    def read(messages: Messages) -> Calls:
-        return reading(pointer_of("list_orders", messages))
-
     delegate: Calls = [("lister", {"task": "List the orders of bob."})]
     functions = [wrap_tool(list_orders, session), *tool_functions(session, sync=True)]
-    with scripted(delegate, LIST, report, read, newest_results) as endpoint:
+    with scripted(delegate, LIST, report, read_listed, newest_results) as endpoint:
         options: dict[str, Any] = {
             "tools": [tool(function) for function in functions],
             "model": smolagents.model_of(endpoint.url),
