@@ -388,7 +388,7 @@ def report(tables: Sequence[Table], limits: Sequence[Limit], *, where: str, writ
     if missing := [peer.name for peer in PEERS if peer.name not in installed_peers()]:
         print(f"not measured, since not installed (make bench-peers): {', '.join(missing)}")
     if write and tables:
-        replace_between_markers(DOCUMENT, text)
+        replace_between_markers(DOCUMENT, "bench_store", text)
     if not all(limit.holds for limit in limits):
         sys.exit("over a limit")
 

@@ -18,8 +18,6 @@ __all__ = ["Column", "Table", "replace_between_markers", "where_and_when"]
 
 Quantity = Literal["cpu_s", "wall_s", "stall_s"]
 
-_START, _END = "<!-- bench_store: start -->", "<!-- bench_store: end -->"
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -92,16 +90,17 @@ def where_and_when(folder: Path, packages: Iterable[str]) -> str:
     return f"{datetime.now(UTC):%Y-%m-%d}: {python}, {where}; {versions}."
 
 
-def replace_between_markers(document: Path, text: str) -> None:
-    """Replace the text between the two markers of the document.
+def replace_between_markers(document: Path, name: str, text: str) -> None:
+    """Replace the text between the two markers of the document with a name.
 
     Raises:
         SystemExit: The document lacks them.
     """
-    before, start, rest = document.read_text(encoding="utf-8").partition(_START)
-    _, end, after = rest.partition(_END)
-    if not end:
-        raise SystemExit(f"{document} needs the lines {_START} and {_END}")
+    start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+    before, _, rest = document.read_text(encoding="utf-8").partition(start)
+    _, has_end, after = rest.partition(end)
+    if not has_end:
+        raise SystemExit(f"{document} needs the lines {start} and {end}")
     document.write_text(f"{before}{start}\n{text}\n{end}{after}", encoding="utf-8")
 
 

@@ -132,7 +132,7 @@ def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
         "before\n<!-- bench_store: start -->\nold\n<!-- bench_store: end -->\nafter\n"
     )
     for _ in range(2):
-        replace_between_markers(document, "new")
+        replace_between_markers(document, "bench_store", "new")
     assert (
         document.read_text()
         == "before\n<!-- bench_store: start -->\nnew\n<!-- bench_store: end -->\nafter\n"

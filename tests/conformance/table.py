@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 
+from benchmarks.store_table import replace_between_markers
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.suites import CLIENTS, ROOT, SUITES, WAYS, Check, saved, version_of
-
-_PAGE = ROOT / "docs" / "gateway" / "tools.md"
-_START, _END = "<!-- conformance: start -->", "<!-- conformance: end -->"
 
 
 def table() -> str:
@@ -43,13 +41,5 @@ def whole_scenarios(run: Mapping[Check, str]) -> str:
     return f"{len(scenarios - failed)} of {len(scenarios)} scenarios"
 
 
-def write() -> None:
-    """Replace the table between its markers."""
-    before, start, rest = _PAGE.read_text(encoding="utf-8").partition(_START)
-    _, end, after = rest.partition(_END)
-    assert end, f"{_PAGE} needs the lines {_START} and {_END}"
-    _PAGE.write_text(f"{before}{start}\n{table()}\n{end}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    write()
+    replace_between_markers(ROOT / "docs" / "gateway" / "tools.md", "conformance", table())
