@@ -33,37 +33,18 @@ class Adapter:
         self, base_url: str, *, timeout_s: float = 60.0, own_timeout_s: float = 60.0
     ) -> AsyncIterator[LLMClient]:
         """Yield a client of an address. `own_timeout_s` is the third-party client's timeout."""
-        if not self.real:
-            yield _around_double(
-                self.name, double_clients.AsyncOpenAI(base_url, KEY, own_timeout_s), timeout_s
-            )
-            return
-        settings = {
-            "base_url": base_url,
-            "api_key": KEY,
-            "timeout": own_timeout_s,
-            "max_retries": 0,
-        }
+        sdk: Any = double_clients.AsyncOpenAI(base_url, KEY, own_timeout_s)
+        acompletion = double_clients.acompletion_of(sdk)
         async with httpx.AsyncClient(timeout=own_timeout_s) as http:
-            yield _around_real(self.name, settings, http, timeout_s)
-
-
-def _around_double(name: str, sdk: double_clients.AsyncOpenAI, timeout_s: float) -> LLMClient:
-    if name == "openai_sdk":
-        return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
-    return LiteLLMClient(
-        double_clients.acompletion_of(sdk), model="openai/test-model", timeout_s=timeout_s
-    )
-
-
-def _around_real(
-    name: str, settings: dict[str, Any], http: httpx.AsyncClient, timeout_s: float
-) -> LLMClient:
-    if name == "litellm":
-        acompletion = partial(import_module("litellm").acompletion, **settings)
-        return LiteLLMClient(acompletion, model="openai/test-model", timeout_s=timeout_s)
-    sdk = import_module("openai").AsyncOpenAI(http_client=http, **settings)
-    return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
+            if self.real:
+                settings: dict[str, Any] = {"base_url": base_url, "api_key": KEY}
+                settings |= {"timeout": own_timeout_s, "max_retries": 0}
+                sdk = import_module("openai").AsyncOpenAI(http_client=http, **settings)
+                acompletion = partial(import_module("litellm").acompletion, **settings)
+            if self.name == "litellm":
+                yield LiteLLMClient(acompletion, model="openai/test-model", timeout_s=timeout_s)
+            else:
+                yield OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
 
 
 _NAMES = ("openai_sdk", "litellm")
