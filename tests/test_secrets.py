@@ -17,7 +17,6 @@ from llm_common.agents import (
     AgenticExecutor,
     ContextPointer,
     ContextRelevanceSelector,
-    ExecutionPlan,
     FileContextPointerStore,
     LexicalRelevanceSelector,
     PlannedTask,
@@ -44,6 +43,16 @@ HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt
 def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
     """Return samples of every kind, and all samples at full size."""
     return SAMPLES[:: request.param]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path, durability="rename")
+
+
+@pytest.fixture
+def redacting(tmp_path: Path) -> FileContextPointerStore:
+    return FileContextPointerStore(tmp_path, durability="rename", redact_results=True)
 
 
 def found_in(data: bytes | str, samples: tuple[Sample, ...] = SAMPLES) -> list[str]:
@@ -110,14 +119,16 @@ async def save_all(
 
 
 async def test_with_redacted_results_no_byte_on_disk_holds_a_secret(
-    tmp_path: Path, samples: tuple[Sample, ...], written: list[bytes]
+    tmp_path: Path,
+    samples: tuple[Sample, ...],
+    written: list[bytes],
+    redacting: FileContextPointerStore,
 ) -> None:
-    store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
     for sample in samples:
         call = call_of(sample)
-        pointer = await store.save(query_id="q", task_id=None, tool_name="fetch", **call)
-        await store.save(query_id="q", task_id=None, tool_name="fetch", **call)
-        loaded = store.load_result(pointer=pointer)
+        pointer = await redacting.save(query_id="q", task_id=None, tool_name="fetch", **call)
+        await redacting.save(query_id="q", task_id=None, tool_name="fetch", **call)
+        loaded = redacting.load_result(pointer=pointer)
         assert list(loaded)[:3] == ["text", "rows", "body"]
         assert list(json.loads(loaded["body"])) == ["inner"]
     assert len(written) > 4 * len(samples)
@@ -126,25 +137,18 @@ async def test_with_redacted_results_no_byte_on_disk_holds_a_secret(
 
 
 async def test_only_results_hold_secrets_when_they_are_not_redacted_f_046(
-    tmp_path: Path, samples: tuple[Sample, ...]
+    tmp_path: Path, samples: tuple[Sample, ...], store: FileContextPointerStore
 ) -> None:
-    store = FileContextPointerStore(tmp_path / "base", durability="rename")
     await save_all(store, samples)
     files = bytes_below(tmp_path)
-    assert (
-        found_in(
-            b"\n".join(data for path, data in files.items() if not path.endswith(".result.json"))
-        )
-        == []
-    )
-    results = b"\n".join(data for path, data in files.items() if path.endswith(".result.json"))
-    assert len(found_in(results)) == len(samples)
+    results = [files.pop(path) for path in [*files] if path.endswith(".result.json")]
+    assert found_in(b"\n".join(files.values())) == []
+    assert len(found_in(b"\n".join(results))) == len(samples)
 
 
 async def test_the_error_of_a_failed_tool_is_always_redacted(
-    tmp_path: Path, samples: tuple[Sample, ...]
+    tmp_path: Path, samples: tuple[Sample, ...], store: FileContextPointerStore
 ) -> None:
-    store = FileContextPointerStore(tmp_path / "base", durability="rename")
     for sample in samples:
         failed = ToolResult(success=False, data={"status": 401}, error=f"refused: {sample.text}")
         pointer = await store.save(
@@ -160,9 +164,8 @@ def prompts_of(client: ScriptedClient) -> str:
 
 @pytest.mark.parametrize("include_digest", [False, True])
 async def test_no_prompt_of_the_relevance_selector_holds_a_secret(
-    tmp_path: Path, samples: tuple[Sample, ...], include_digest: bool
+    store: FileContextPointerStore, samples: tuple[Sample, ...], include_digest: bool
 ) -> None:
-    store = FileContextPointerStore(tmp_path / "base", durability="rename")
     await save_all(store, samples)
     client = ScriptedClient([], default='{"pointer_ids": []}')
     selector = ContextRelevanceSelector(client, include_digest=include_digest)
@@ -178,16 +181,15 @@ async def test_no_prompt_of_the_relevance_selector_holds_a_secret(
 
 
 async def test_no_prompt_made_of_redacted_results_holds_a_secret(
-    tmp_path: Path, samples: tuple[Sample, ...]
+    redacting: FileContextPointerStore, samples: tuple[Sample, ...]
 ) -> None:
-    store = FileContextPointerStore(tmp_path / "base", durability="rename", redact_results=True)
-    await save_all(store, samples)
-    manager = ToolContextManager(pointer_store=store)
+    await save_all(redacting, samples)
+    manager = ToolContextManager(pointer_store=redacting)
     client = ScriptedClient([], default='{"calls": []}')
     task = PlannedTask(id=1, description="go on", sub_tasks=[SubTask(id=1, description="read")])
     for number in range(HAYSTACKS):
         pointers = await manager.resume(f"q{number}")
-        shown = format_selected_contexts(pointers=pointers, store=store, max_chars=500_000)
+        shown = format_selected_contexts(pointers=pointers, store=redacting, max_chars=500_000)
         assert shown.count("<<<") == len(pointers)
         assert found_in(shown) == []
         pool = DataPoolSnapshot(memory_hits=(MemorySnippet(**memory(number, shown).model_dump()),))
@@ -261,7 +263,7 @@ async def test_errors_logs_and_spans_of_the_store_hold_no_secret(
 
 
 async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
-    tmp_path: Path,
+    store: FileContextPointerStore,
     samples: tuple[Sample, ...],
     caplog: pytest.LogCaptureFixture,
     exported: InMemorySpanExporter,
@@ -271,25 +273,15 @@ async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
     registry = ToolRegistry([search])
     texts: list[str] = []
     for sample in samples:
-        for name, args in (
-            ("search", {"query": sample.text}),
-            ("search", {"query": [sample.text]}),
-        ):
+        for query in (sample.text, [sample.text]):
             with pytest.raises(LLMCommonError) as caught:
-                await registry.execute(name, args)
+                await registry.execute("search", {"query": query})
             texts += told(caught.value, with_its_cause=False)
-        client = ScriptedClient(
-            [json.dumps({"calls": [{"tool": "search", "args": {"query": sample.text}}]})]
-        )
-        executor = AgenticExecutor(
-            client,
-            registry,
-            context_manager=ToolContextManager(
-                pointer_store=FileContextPointerStore(tmp_path / "base", durability="rename")
-            ),
-        )
-        task = PlannedTask(id=1, description="go on", sub_tasks=[])
-        results = await executor.execute_plan(ExecutionPlan(tasks=[task]), query_id="q")
+        call = {"tool": "search", "args": {"query": sample.text}}
+        client = ScriptedClient([json.dumps({"calls": [call]})])
+        manager = ToolContextManager(pointer_store=store)
+        executor = AgenticExecutor(client, registry, manager)
+        results = await executor.execute_plan(["go on"], query_id="q")
         texts += [str(result.error) for result in results]
     assert found_in("\n".join(texts)) == []
     assert found_in(caplog.text) == []
