@@ -71,14 +71,14 @@ class Files:
     """The files of a server that does what they say, also after a restart of the gateway."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.kept = folder / "kept"
         self.offer("search")
 
     @property
     def server(self) -> ServerConfig:
         return ServerConfig(
-            command=sys.executable, args=("-S", str(HOSTILE), "files", str(self._folder))
+            command=sys.executable, args=("-S", str(HOSTILE), "files", str(self.folder))
         )
 
     def config(self, **settings: Any) -> GatewayConfig:
@@ -98,19 +98,11 @@ class Files:
             "annotations": {"readOnlyHint": read_only},
         }
         tools = [{"name": name, **tool} for name in names]
-        (self._folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
+        (self.folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
 
     def release(self) -> None:
         """Let the server start."""
-        (self._folder / "ready").touch()
-
-    def hold(self) -> None:
-        """Let the next start of the server hang."""
-        (self._folder / "ready").unlink()
-
-    def fail(self) -> None:
-        """Let the next start of the server fail."""
-        (self._folder / "fail").touch()
+        (self.folder / "ready").touch()
 
 
 def config_of(**servers: Any) -> GatewayConfig:
@@ -125,6 +117,14 @@ async def host_of(config: GatewayConfig, **options: Any) -> AsyncIterator[Client
     """A host of a gateway in this process."""
     async with Gateway(config) as gateway, Client(gateway.server, **options) as client:
         yield client
+
+
+@asynccontextmanager
+async def host_and_changes(config: GatewayConfig) -> AsyncIterator[tuple[Client, Heard]]:
+    """A host of the older protocol of a gateway in this process, and what it is told."""
+    heard = Heard()
+    async with host_of(config, mode="legacy", message_handler=heard) as host:
+        yield host, heard
 
 
 @asynccontextmanager
@@ -196,6 +196,23 @@ async def host_at(
 
 
 @asynccontextmanager
+async def host_through(
+    door: str, folder: Path, server: ServerConfig, era: str, *arguments: str, **options: Any
+) -> AsyncIterator[Client]:
+    """A host of a gateway in a new process, over stdio or HTTP."""
+    if door == "http":
+        async with (
+            served(folder, *arguments, server=server) as address,
+            host_at(address, TOKENS[0], era, **options) as host,
+        ):
+            yield host
+        return
+    kept = ("-c", str(config_file(folder, odd=server)), "--folder", str(folder / "kept"))
+    async with host_of_process(*kept, *arguments, mode=era, **options) as host:
+        yield host
+
+
+@asynccontextmanager
 async def serving(app_of: Callable[[int], Starlette]) -> AsyncIterator[int]:
     """Serve an application, which is made for its port, in this process."""
     # The socket queues connections before the server accepts them.
@@ -238,9 +255,7 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 def id_in(text: str) -> str:
-    found = re.search(r"\b[0-9a-f]{12,16}\b", text)
-    assert found
-    return found[0]
+    return next(re.finditer(r"\b[0-9a-f]{12,16}\b", text))[0]
 
 
 def free_port() -> int:

@@ -51,9 +51,7 @@ async def kept(at: HostResults, value: Any = ITEMS, tool: str = "list_items", **
 
 
 def id_in(text: str) -> str:
-    found = re.search(r"\b[0-9a-f]{12,16}\b", text)
-    assert found
-    return found[0]
+    return next(re.finditer(r"\b[0-9a-f]{12,16}\b", text))[0]
 
 
 @pytest.mark.parametrize(

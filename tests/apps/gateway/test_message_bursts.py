@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from llm_common.apps.gateway.servers.streams import MessageBursts
-from tests.apps.gateway.hosts import Heard, config_of, host_of, hostile, until
+from tests.apps.gateway.hosts import Heard, config_of, host_and_changes, host_of, hostile, until
 
 pytestmark = pytest.mark.mcp
 DROPPED = re.compile(r"([\d,]+) more log messages of this second were dropped")
@@ -58,9 +58,7 @@ async def test_log_messages_above_the_limit_are_dropped_and_counted() -> None:
 
 
 async def test_a_host_gets_few_changes_of_a_burst() -> None:
-    heard = Heard()
-    config = config_of(bad=hostile("a flood of changes"))
-    async with host_of(config, mode="legacy", message_handler=heard) as host:
+    async with host_and_changes(config_of(bad=hostile("a flood of changes"))) as (host, heard):
         await host.list_tools()
         began = time.monotonic()
         await host.call_tool("ok", {})

@@ -1,28 +1,28 @@
 """Test that tools of an earlier run are listed at once, and replaced by what the server says."""
 
 import stat
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from mcp import Client
 
-from llm_common.apps.gateway import Gateway, GatewayConfig
+from llm_common.apps.gateway import Gateway
 from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords, approve, pending
-from tests.apps.gateway.hosts import Files, Heard, config_of, host_of, names_of, odd, text_of, until
+from tests.apps.gateway.hosts import (
+    Files,
+    config_of,
+    host_and_changes,
+    host_of,
+    names_of,
+    odd,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.mcp
 # A test that waits so long fails by its own limit, so none of them proves anything by waiting.
 FOR_EVER = 10_000.0
-
-
-@asynccontextmanager
-async def host_and_changes(config: GatewayConfig) -> AsyncIterator[tuple[Client, Heard]]:
-    heard = Heard()
-    async with host_of(config, mode="legacy", message_handler=heard) as host:
-        yield host, heard
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def files(tmp_path: Path) -> Files:
     files.release()
     async with host_of(files.config()) as host:
         assert await names_of(host) == {"search"}
-    files.hold()
+    (tmp_path / "ready").unlink()
     return files
 
 
@@ -104,7 +104,7 @@ async def test_a_tool_that_now_says_that_it_only_reads_needs_an_approval(tmp_pat
 async def test_remembered_tools_of_a_server_that_fails_are_not_listed_any_more(
     files: Files,
 ) -> None:
-    files.fail()
+    (files.folder / "fail").touch()
     async with host_and_changes(files.config()) as (host, heard):
         assert await names_of(host) == {"search"}
         files.release()

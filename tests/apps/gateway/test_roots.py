@@ -1,28 +1,20 @@
 """Test that a server is held to the folders of the host, as it is without the gateway."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import Client
 from mcp.client import ClientRequestContext
 from pydantic import FileUrl
 
 from tests.apps.gateway.hosts import (
     ERAS,
-    TOKENS,
-    config_file,
     config_of,
-    host_at,
     host_of,
-    host_of_process,
+    host_through,
     hostile,
     odd,
-    served,
     text_of,
 )
 
@@ -40,29 +32,13 @@ class Folders:
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self.uris])
 
 
-@asynccontextmanager
-async def over_stdio(folder: Path, era: str, **options: Any) -> AsyncIterator[Client]:
-    path = config_file(folder, one=SERVER)
-    async with host_of_process("-c", str(path), "--memory-only", mode=era, **options) as host:
-        yield host
-
-
-@asynccontextmanager
-async def over_http(folder: Path, era: str, **options: Any) -> AsyncIterator[Client]:
-    async with (
-        served(folder, server=SERVER) as address,
-        host_at(address, TOKENS[0], era, **options) as host,
-    ):
-        yield host
-
-
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("connected", [over_stdio, over_http])
+@pytest.mark.parametrize("door", ["stdio", "http"])
 async def test_a_server_that_asks_at_its_start_is_held_to_the_roots(
-    connected: Any, era: str, tmp_path: Path
+    door: str, era: str, tmp_path: Path
 ) -> None:
     folders = Folders("file:///srv/project")
-    async with connected(tmp_path, era, list_roots_callback=folders) as host:
+    async with host_through(door, tmp_path, SERVER, era, list_roots_callback=folders) as host:
         await host.list_tools()
         answer = await host.call_tool("ok", {})
         assert text_of(answer) == '["file:///srv/project"]'

@@ -11,7 +11,16 @@ from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.apps.gateway import Gateway
 from llm_common.apps.gateway.servers.requests import watch
-from tests.apps.gateway.hosts import ERAS, Heard, config_of, host_of, hostile, odd, text_of, until
+from tests.apps.gateway.hosts import (
+    ERAS,
+    config_of,
+    host_and_changes,
+    host_of,
+    hostile,
+    odd,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.mcp
 CHANGING = "resources that change"
@@ -34,10 +43,7 @@ async def change(host: Client, uri: str) -> tuple[int, str]:
 
 
 async def test_a_host_is_notified_of_changes_of_subscribed_resources() -> None:
-    heard = Heard()
-    async with host_of(
-        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=heard
-    ) as host:
+    async with host_and_changes(config_of(one=hostile(CHANGING))) as (host, heard):
         assert host.server_capabilities.resources == types.ResourcesCapability(
             subscribe=True, list_changed=True
         )
@@ -52,10 +58,7 @@ async def test_a_host_is_notified_of_changes_of_subscribed_resources() -> None:
 
 
 async def test_subscriptions_survive_a_restart_of_the_server() -> None:
-    heard = Heard()
-    async with host_of(
-        config_of(one=hostile(CHANGING)), mode="legacy", message_handler=heard
-    ) as host:
+    async with host_and_changes(config_of(one=hostile(CHANGING))) as (host, heard):
         await host.session.send_request(subscribe("bad://a"), EMPTY)
         pid, _ = await change(host, "bad://b")
         os.kill(pid, signal.SIGKILL)
