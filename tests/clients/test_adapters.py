@@ -82,12 +82,9 @@ async def raised(adapter: Adapter, *scripts: Script, **timeouts: float) -> LLMEr
     return caught.value
 
 
-def silent() -> Script:
-    async def script(wire: Wire) -> None:
-        await wire.request()
-        await asyncio.sleep(60)
-
-    return script
+async def silence(wire: Wire) -> None:
+    await wire.request()
+    await asyncio.sleep(60)
 
 
 # --- the answer
@@ -303,12 +300,12 @@ async def test_an_error_of_the_endpoint_has_its_class_and_status(
         assert error.retry_after_s == 7.0
 
 
-async def test_either_deadline_raises_a_timeout(adapter: Adapter) -> None:
-    for clocks in ({"timeout_s": 0.1}, {"own_timeout_s": 0.1}):
-        started = asyncio.get_running_loop().time()
-        error = await raised(adapter, silent(), **clocks)
-        assert isinstance(error, LLMTimeoutError)
-        assert asyncio.get_running_loop().time() - started < 2
+@pytest.mark.parametrize("clock", ["timeout_s", "own_timeout_s"])
+async def test_either_deadline_raises_a_timeout(adapter: Adapter, clock: str) -> None:
+    started = asyncio.get_running_loop().time()
+    error = await raised(adapter, silence, **{clock: 0.1})
+    assert isinstance(error, LLMTimeoutError)
+    assert asyncio.get_running_loop().time() - started < 2
 
 
 async def test_a_refused_and_a_broken_connection_are_connection_errors(adapter: Adapter) -> None:
@@ -351,12 +348,11 @@ async def test_an_unusable_answer_is_an_llm_error(adapter: Adapter, script: Scri
 async def test_cancelling_the_caller_cancels_the_call_and_leaves_nothing(adapter: Adapter) -> None:
     started = asyncio.Event()
 
-    async def silence(wire: Wire) -> None:
-        await wire.request()
+    async def noted_silence(wire: Wire) -> None:
         started.set()
-        await asyncio.sleep(60)
+        await silence(wire)
 
-    async with served(adapter, silence) as (client, _):
+    async with served(adapter, noted_silence) as (client, _):
         before = asyncio.all_tasks()
         call = asyncio.create_task(client.chat_completion(ASKED))
         await started.wait()

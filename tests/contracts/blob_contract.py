@@ -48,11 +48,11 @@ class BlobStoreContract:
     Inherit from it in a test class with a fixture `blobs` that returns a new, empty store.
     """
 
-    def test_returns_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
+    @pytest.mark.parametrize("data", [b"", b"\0\xff\n", bytes(range(256)) * 1000], ids=len)
+    def test_returns_the_bytes_that_were_put(self, blobs: BlobStore, data: bytes) -> None:
         """Put empty, binary and large blobs, and get the same bytes."""
-        for index, data in enumerate((b"", b"\0\xff\n", bytes(range(256)) * 1000)):
-            blobs.put(f"q/{index}", data)
-            assert blobs.get(f"q/{index}") == data
+        blobs.put("q/a", data)
+        assert blobs.get("q/a") == data
 
     def test_a_put_replaces_an_earlier_one(self, blobs: BlobStore) -> None:
         """Replace a blob by a shorter one."""
@@ -62,12 +62,12 @@ class BlobStoreContract:
         assert blobs.get("q/a") == b"new"
         assert blobs.scan("q").blobs["a"].size == 3
 
-    def test_getting_a_missing_blob_raises(self, blobs: BlobStore) -> None:
+    @pytest.mark.parametrize("key", ["q/b", "other/a"])
+    def test_getting_a_missing_blob_raises(self, blobs: BlobStore, key: str) -> None:
         """Raise PointerNotFoundError for a missing blob or folder."""
         blobs.put("q/a", b"1")
-        for key in ("q/b", "other/a"):
-            with pytest.raises(PointerNotFoundError):
-                blobs.get(key)
+        with pytest.raises(PointerNotFoundError):
+            blobs.get(key)
 
     def test_get_many_keeps_the_order_and_marks_gaps(self, blobs: BlobStore) -> None:
         """Return None for a missing blob, also if its folder is missing."""

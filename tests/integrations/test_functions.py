@@ -159,10 +159,16 @@ def test_the_functions_have_names_hints_and_descriptions(sync: bool) -> None:
             assert re.search(rf"^ +{name}: ", function.__doc__ or "", re.MULTILINE)
 
 
-def test_what_is_not_long_plain_data_passes_unchanged() -> None:
-    rows, generator, picture = list_parts("Ann", 3), (row for row in "ab"), b"\x89PNG" * 9_000
-    for value in (None, 7, "short", rows, generator, picture, Part("nut"), Part, threading.Lock()):
-        assert wrap_tool(same, session_of())(value) is value
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, 7, "short", list_parts("Ann", 3), (row for row in "ab")),
+        *(b"\x89PNG" * 9_000, Part("nut"), Part, threading.Lock()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_not_long_plain_data_passes_unchanged(value: object) -> None:
+    assert wrap_tool(same, session_of())(value) is value
 
 
 def test_a_long_value_without_a_json_form_passes_with_a_warning(
@@ -175,13 +181,16 @@ def test_a_long_value_without_a_json_form_passes_with_a_warning(
     assert "secret" not in message
 
 
-def test_a_list_with_media_passes_unchanged(caplog: pytest.LogCaptureFixture) -> None:
-    for item in (Picture(), PictureModel(data=b"x" * 90_000), FrameworkContext()):
-        value = ["words " * 9_000, item]
-        caplog.clear()
-        with caplog.at_level(logging.INFO):
-            assert wrap_tool(same, session_of())(value) is value
-        assert caplog.messages == ["a result of same passes as it is: not plain data (list)"]
+@pytest.mark.parametrize(
+    "item",
+    [Picture(), PictureModel(data=b"x" * 90_000), FrameworkContext()],
+    ids=lambda item: type(item).__name__,
+)
+def test_a_list_with_media_passes_unchanged(item: object, caplog: pytest.LogCaptureFixture) -> None:
+    value = ["words " * 9_000, item]
+    with caplog.at_level(logging.INFO):
+        assert wrap_tool(same, session_of())(value) is value
+    assert caplog.messages == ["a result of same passes as it is: not plain data (list)"]
 
 
 def test_dataclasses_are_offloaded_as_data() -> None:

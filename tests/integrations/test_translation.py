@@ -49,11 +49,11 @@ async def test_an_offloaded_result_is_read_back_and_found() -> None:
         await read_back(session_of(), "read_context", args)
 
 
-async def test_messages_that_fit_are_the_same_objects() -> None:
+@pytest.mark.parametrize("policy", [FoldPolicy(), None])
+async def test_messages_that_fit_are_the_same_objects(policy: FoldPolicy | None) -> None:
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
-    for policy in (FoldPolicy(), None):
-        sent = await fold_messages(session_of(fold=policy), messages, read=read, write=write)
-        assert [id(message) for message in sent] == [id(message) for message in messages]
+    sent = await fold_messages(session_of(fold=policy), messages, read=read, write=write)
+    assert [id(message) for message in sent] == [id(message) for message in messages]
 
 
 async def test_a_long_history_is_folded_and_found_again() -> None:

@@ -105,17 +105,19 @@ def test_nothing_is_changed_t_20(tmp_path: Path, host: str) -> None:
     assert (file.read_bytes(), file.stat().st_mtime_ns, [*tmp_path.iterdir()]) == before
 
 
-def test_secrets_of_messages_and_calls_are_redacted_t_20(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--all"], ["--json"]])
+def test_secrets_of_messages_and_calls_are_redacted_t_20(
+    tmp_path: Path, options: list[str]
+) -> None:
     lines = recorded.claude_code()
     lines[1]["message"]["content"] += f" From now on use the key {recorded.SECRET}."
     call = lines[4]["message"]["content"][0]
     call["input"] = {"command": f"curl -H 'Authorization: Bearer {recorded.SECRET}' /orders"}
     file = recorded.write(tmp_path / "a.jsonl", lines)
-    for options in ([], ["--all"], ["--json"]):
-        shown = run("audit", file, *options)
-        assert "From now on use the key" in shown.stdout
-        assert "Authorization" in shown.stdout
-        assert recorded.SECRET not in shown.stdout + shown.stderr
+    shown = run("audit", file, *options)
+    assert "From now on use the key" in shown.stdout
+    assert "Authorization" in shown.stdout
+    assert recorded.SECRET not in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("losses", ["said", "needed", "said,needed"])
