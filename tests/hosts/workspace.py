@@ -1,5 +1,6 @@
 """What the servers serve: a repository with a long log, a database, files inside and outside."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from tests.hosts.real_hosts import HOSTS, ROOT
 
 SERVERS = ROOT / ".mcp-servers"
 NODE = HOSTS / "npm" / "node_modules" / ".bin"
-SLEEPY = Path(__file__).with_name("sleepy_server.py")
+SLEEPY = Path(__file__).parents[1] / "apps" / "gateway" / "hostile_server.py"
 COMMITS = 300
 INSIDE = "the file in the workspace"
 OUTSIDE = "the file outside of the workspace"
@@ -23,6 +24,9 @@ def make_workspace(folder: Path) -> Path:
     outside.mkdir()
     (outside / "outside.txt").write_text(OUTSIDE, encoding="utf-8")
     (workspace / "inside.txt").write_text(INSIDE, encoding="utf-8")
+    tool = {"name": "wake_up", "description": "Does nothing.", "inputSchema": {"type": "object"}}
+    (folder / "tools.json").write_text(json.dumps([tool]), encoding="utf-8")
+    (folder / "ready").touch()
     subprocess.run(["git", "init", "-q", "-b", "main", str(workspace)], check=True)
     commits = ""
     for number in range(1, COMMITS + 1):
@@ -51,7 +55,7 @@ def commit_message(number: int) -> str:
 
 
 def asleep_file(workspace: Path) -> Path:
-    """Return the file that makes one of the servers fall silent."""
+    """Return the file that makes one of the servers not list its tools any more."""
     return workspace.parent / "asleep"
 
 
@@ -69,5 +73,8 @@ def servers_of(workspace: Path) -> dict[str, dict[str, Any]]:
             "args": [str(workspace), str(workspace.parent / "outside")],
         },
         "everything": {"command": str(NODE / "mcp-server-everything"), "args": []},
-        "sleepy": {"command": sys.executable, "args": [str(SLEEPY), str(asleep_file(workspace))]},
+        "sleepy": {
+            "command": sys.executable,
+            "args": [str(SLEEPY), "files", str(workspace.parent)],
+        },
     }

@@ -245,6 +245,8 @@ def list_tools(id_: int, cursor: str) -> None:
         case "thousands of tools":
             many = [tool(f"tool_{index}", WIDE) for index in range(3_000)]
             say(id=id_, result={"tools": [*many, tool(5)], "nextCursor": "" if cursor else "1"})
+        case "files" if FOLDER and (FOLDER / "asleep").exists():
+            pass
         case "files" if FOLDER:
             tools = json.loads((FOLDER / "tools.json").read_text(encoding="utf-8"))
             say(id=id_, result={"tools": tools})
