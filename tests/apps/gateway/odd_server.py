@@ -15,11 +15,7 @@ from mcp.types import (
     Completion,
     CompletionArgument,
     CompletionContext,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitResult,
     EmbeddedResource,
-    InputRequiredResult,
     PromptReference,
     ResourceLink,
     ResourceTemplateReference,
@@ -40,10 +36,6 @@ class Item(BaseModel):
     id: int
     name: str
     note: str = "some words about this thing"
-
-
-class Color(BaseModel):
-    color: str
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -150,27 +142,6 @@ async def pause(seconds: float, number: int) -> int:
     """Gives the number back after a while."""
     await anyio.sleep(seconds)
     return number
-
-
-@server.tool()
-async def ask_color(context: Context[Any, Any]) -> str:
-    """Asks the user for a color."""
-    answer = await context.elicit("Which color?", Color)
-    return answer.data.color if answer.action == "accept" else answer.action
-
-
-@server.tool()
-async def ask_in_rounds(context: Context[Any, Any]) -> str | InputRequiredResult:
-    """Asks the user for a color by giving the question back."""
-    if not context.input_responses:
-        schema = {"type": "object", "properties": {"color": {"type": "string"}}}
-        params = ElicitRequestFormParams(message="Which color?", requested_schema=schema)
-        return InputRequiredResult(
-            input_requests={"color": ElicitRequest(params=params)}, request_state="first"
-        )
-    answer = context.input_responses["color"]
-    assert isinstance(answer, ElicitResult)
-    return f"{(answer.content or {})['color']} after {context.request_state}"
 
 
 @server.tool()

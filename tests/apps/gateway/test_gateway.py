@@ -19,6 +19,7 @@ from tests.apps.gateway.hosts import (
     Heard,
     config_file,
     config_of,
+    full,
     host_of,
     host_of_process,
     hostile,
@@ -200,26 +201,24 @@ async def test_fifty_concurrent_calls_get_their_own_answers() -> None:
         assert [text_of(result) for result in results] == [str(number) for number in range(50)]
 
 
-async def choose_green(
-    _: ClientRequestContext, params: types.ElicitRequestParams
-) -> types.ElicitResult:
-    assert params.message == "[odd] Which color?"
-    return types.ElicitResult(action="accept", content={"color": "green"})
+async def say_ada(_: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    assert params.message.startswith("[full] ")
+    return types.ElicitResult(action="accept", content={"name": "Ada"})
 
 
 async def test_a_servers_request_goes_to_the_host_of_its_call() -> None:
-    async with host_of(
-        config_of(odd=odd()), mode="legacy", elicitation_callback=choose_green
-    ) as host:
-        assert text_of(await host.call_tool("ask_color", {})) == "green"
+    async with host_of(config_of(full=full()), mode="legacy", elicitation_callback=say_ada) as host:
+        answer = await host.call_tool("test_elicitation", {"message": "Your name?"})
+        assert text_of(answer) == 'User response: action=accept, content={"name": "Ada"}'
 
 
 async def test_an_input_required_result_passes_with_its_state() -> None:
+    name = "test_input_required_result_multi_round"  # without its state it asks again
     async with host_of(
-        config_of(odd=odd()), mode="2026-07-28", elicitation_callback=choose_green
+        config_of(full=full()), mode="2026-07-28", elicitation_callback=say_ada
     ) as host:
-        for tool, arguments in (("ask_in_rounds", {}), ("call_tool", {"name": "ask_in_rounds"})):
-            assert text_of(await host.call_tool(tool, arguments)) == "green after first"
+        for tool, arguments in ((name, {}), ("call_tool", {"name": name})):
+            assert text_of(await host.call_tool(tool, arguments)).startswith("state-ok ")
 
 
 async def test_prompts_keep_apart_whose_prefixed_name_another_prompt_has() -> None:
