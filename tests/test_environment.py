@@ -10,13 +10,6 @@ from llm_common._env import VARIABLES, Variable
 ROOT = Path(__file__).parent.parent
 
 
-def example_of(variable: Variable) -> str:
-    return (
-        f"# {variable.meaning[0].upper()}{variable.meaning[1:]}.\n# "
-        f"{variable.name}={variable.default}"
-    )
-
-
 def row_of(variable: Variable) -> str:
     default = f"`{variable.default}`" if variable.default else "unset"
     return f"| `{variable.name}` | {default} | {variable.meaning} |"
@@ -25,7 +18,11 @@ def row_of(variable: Variable) -> str:
 def test_the_example_file_documents_every_variable() -> None:
     head, *blocks = (ROOT / ".env.example").read_text(encoding="utf-8").strip().split("\n\n")
     assert head.startswith("#")
-    assert blocks == [example_of(variable) for variable in VARIABLES]
+    assert blocks == [
+        f"# {variable.meaning[0].upper()}{variable.meaning[1:]}.\n"
+        f"# {variable.name}={variable.default}"
+        for variable in VARIABLES
+    ]
 
 
 def test_the_settings_page_documents_every_variable() -> None:

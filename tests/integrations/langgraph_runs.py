@@ -8,7 +8,6 @@ ends in the call of a page, or never if ENDS_AT is -1. With `plain` it has no mi
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,10 +51,6 @@ def checkpoint_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("checkpoints.sqlite*"))
 
 
-def _without_middleware(create_agent: Any, *args: Any, **options: Any) -> Any:
-    return create_agent(*args, **{**options, "middleware": []})
-
-
 def _run(folder: str, ends_at: int, *, is_plain: bool) -> None:
     os.chdir(folder)
     names = names_of("LangGraph")
@@ -72,7 +67,8 @@ def _run(folder: str, ends_at: int, *, is_plain: bool) -> None:
     names |= {"PAGES": PAGES, "ROWS": ROWS, "list_parts": noted_list_parts}
     if is_plain:
         create_agent = names["create_agent"]
-        names["create_agent"] = partial(_without_middleware, create_agent)
+        plain: dict[str, Any] = {"middleware": []}
+        names["create_agent"] = lambda *args, **more: create_agent(*args, **{**more, **plain})
     names["main"]()
 
 

@@ -55,15 +55,6 @@ def test_a_session_is_told_by_its_content(tmp_path: Path, host: str) -> None:
     assert not {"unknown", "not JSON"} & session["other_records"].keys()
 
 
-@each_form
-def test_what_the_user_said_for_it_and_a_compaction_dropped_is_named_t_20(
-    tmp_path: Path, host: str
-) -> None:
-    [compaction] = session_of(tmp_path, FORMS[host]())["compactions"]
-    assert compaction["losses"]["said"] == [recorded.RULE]
-    assert compaction["tokens_before"] > compaction["tokens_after"] > 0
-
-
 @pytest.mark.parametrize(
     ("host", "values"),
     [
@@ -72,10 +63,13 @@ def test_what_the_user_said_for_it_and_a_compaction_dropped_is_named_t_20(
         ("chat completions", ["INV-2231"]),  # the listing was kept
     ],
 )
-def test_values_that_later_calls_needed_are_named_t_20(
+def test_what_a_compaction_dropped_of_the_user_and_for_later_calls_is_named_t_20(
     tmp_path: Path, host: str, values: list[str]
 ) -> None:
-    assert losses_of(tmp_path, FORMS[host]())["values"] == values
+    [compaction] = session_of(tmp_path, FORMS[host]())["compactions"]
+    assert compaction["losses"]["said"] == [recorded.RULE]
+    assert compaction["losses"]["values"] == values
+    assert compaction["tokens_before"] > compaction["tokens_after"] > 0
 
 
 def test_words_of_the_host_are_not_those_of_the_user_t_20(tmp_path: Path) -> None:

@@ -76,10 +76,6 @@ class Player(Endpoint):
         messages = [(one["role"], text_of(one.get("content"))) for one in body["messages"]]
         prompt = Prompt.of(messages, declared_by(body))
         self.prompts.append(prompt)
-        return self._reply(prompt)
-
-    def _reply(self, prompt: Prompt) -> Reply:
-        """Return what the model says or calls next."""
         for tool in ("list_orders", "read_log"):
             for pointer_id in re.findall(rf"### {tool} \(([0-9a-f]{{12,16}})\)", prompt.text):
                 self._pointers[prompt.user, tool] = pointer_id

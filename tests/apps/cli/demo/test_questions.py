@@ -186,21 +186,14 @@ async def test_evidence_outside_the_prompt_is_missing(
     assert (result.missing, result.in_prompt, result.problem) == (evidence, False, "")
 
 
-def broken_tools() -> ToolRegistry:
-    registry = ToolRegistry()
-
-    @registry.tool
+def test_a_failing_tool_is_a_problem_of_its_question_and_ends_the_command_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def get_daily_weather(city: str) -> str:
         """The daily weather of a city."""
         raise OSError(f"no station in {city}")
 
-    return registry
-
-
-def test_a_failing_tool_is_a_problem_of_its_question_and_ends_the_command_with_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent, "public_tools", broken_tools)
+    monkeypatch.setattr(agent, "public_tools", lambda: ToolRegistry([get_daily_weather]))
     rain = run_json("demo", "--output", tmp_path, code=1)["questions"][1]
     assert "OSError" in rain["problem"]
     assert rain["missing"]
