@@ -1,3 +1,5 @@
+"""Test what a host gets through the gateway."""
+
 import asyncio
 import os
 import re
@@ -11,7 +13,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import ClientRequestContext
 
-from llm_common.apps.gateway import ToolRules, mcp_tools
+from llm_common.apps.gateway import GatewayConfig, ToolRules, mcp_tools
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolFailedError
 from tests.apps.gateway.hosts import (
@@ -362,3 +364,29 @@ async def test_a_python_registry_has_the_same_previews() -> None:
     async with mcp_tools(config_of(odd=odd(), settings={"max_whole_tokens": None})) as registry:
         assert len(await registry.execute("list_items", count=6_000)) == 6_000
         assert "context" not in registry
+
+
+def configured(folder: Path, **settings: object) -> GatewayConfig:
+    return config_of(one=full(), settings={"memory_only": False, "folder": folder, **settings})
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_instructions_of_a_server_are_below_those_of_the_gateway(
+    era: str, tmp_path: Path
+) -> None:
+    async with host_of(configured(tmp_path), mode=era) as host:
+        first = host.instructions or ""
+        await host.list_tools()
+    async with host_of(configured(tmp_path), mode=era) as host:
+        assert host.instructions == f"{first}\n\n[one] Ask this server for everything."
+
+
+async def test_a_gateway_that_keeps_no_results_passes_on_only_those_of_servers(
+    tmp_path: Path,
+) -> None:
+    config = configured(tmp_path, max_whole_tokens=None)
+    async with host_of(config) as host:
+        assert host.instructions is None
+        await host.list_tools()
+    async with host_of(config) as host:
+        assert host.instructions == "[one] Ask this server for everything."
