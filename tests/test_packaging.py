@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import llm_common
-from llm_common.errors import install_command
 
 PACKAGE = Path(llm_common.__file__).parent
 PROJECT: dict[str, Any] = tomllib.loads(
@@ -77,21 +76,6 @@ def test_the_extras_of_commands_contain_the_command(extra: str) -> None:
 def test_the_extra_all_contains_every_other_one() -> None:
     extras = PROJECT["optional-dependencies"]
     assert {*extras["all"]} == {text for texts in extras.values() for text in texts}
-
-
-@pytest.mark.parametrize("missing", ["rich", "typer"])
-def test_the_command_without_its_extra_says_how_to_install_it(missing: str) -> None:
-    program = f"""
-import sys
-sys.modules["{missing}"] = None
-from llm_common.apps.cli import main
-main()
-"""
-    completed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert completed.returncode == 2
-    assert completed.stderr == f"llm-common needs {missing}: {install_command('cli')}\n"
 
 
 def run(python_path: Path, store: Path, more: str = "") -> str:

@@ -104,12 +104,13 @@ def without(module: str, *arguments: str, folder: Path) -> subprocess.CompletedP
     ("module", "extra", "command"),
     [
         ("typer", "cli", "--help"),
+        ("rich", "cli", "--help"),
         ("uvicorn", "inspect", "inspect --store ."),
         ("mcp", "mcp", "gateway -c mcp.json"),
         ("mcp_types", "mcp", "gateway doctor -c mcp.json"),
         ("mcp_types", "mcp", "tools list mcp.json"),
     ],
-    ids=["all", "inspect", "gateway", "doctor", "tools"],
+    ids=["all", "colours", "inspect", "gateway", "doctor", "tools"],
 )
 def test_a_command_without_its_extra_says_how_to_get_it(
     module: str, extra: str, command: str, tmp_path: Path
@@ -117,7 +118,7 @@ def test_a_command_without_its_extra_says_how_to_get_it(
     put(tmp_path / "mcp.json", SERVERS)
     result = without(module, *command.split(), folder=tmp_path)
     assert result.returncode == 2
-    assert f"needs {module}: {install_command(extra)}" in result.stderr
+    assert f"needs {module}: {install_command(extra)}\n" in result.stderr
 
 
 def test_only_a_package_of_an_extra_is_named_as_missing(tmp_path: Path) -> None:
