@@ -118,21 +118,6 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert "2,000 records, 3 fields" in preview
 
 
-async def test_without_words_a_preview_shows_both_ends() -> None:
-    sections = [f"## Version {number}\n" + "It is quicker now. " * 60 for number in range(30)]
-    at = results_of()
-    preview = await preview_of(
-        at, ServerOutput(texts=["\n".join(sections)]), args={"path": "docs/quicker.md"}
-    )
-    assert preview is not None
-    assert "Passages" not in preview.text
-    assert "1: ## Version 0" in preview.text
-    assert "57: ## Version 28" in preview.text
-    assert preview.text.count("It is quicker now") > 2
-    line = await at.answer(CONTEXT, {"id": id_in(preview.text), "lines": [57, 57]})
-    assert "## Version 28" in line
-
-
 LINKS = [
     types.ResourceLink(name=f"file {number}", uri=f"file:///a/{number}") for number in range(3_000)
 ]
