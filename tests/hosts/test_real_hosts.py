@@ -66,9 +66,13 @@ def test_a_part_of_a_long_result_is_read_back(tour_of: TourOf, way: str) -> None
     assert commit_message(PART_COMMIT - 1) not in part
 
 
-@pytest.mark.parametrize("way", BEHIND_GATEWAY)
-def test_a_long_result_is_queried_with_sql(tour_of: TourOf, way: str) -> None:
-    assert f"commits: {COMMITS}" in tour_of(way).text("queried")
+@pytest.mark.parametrize(
+    ("way", "step"), [*((way, "queried") for way in BEHIND_GATEWAY), (RESUMED_WAY, "queried again")]
+)
+def test_a_long_result_is_queried_with_sql_and_after_a_restart_too(
+    tour_of: TourOf, way: str, step: str
+) -> None:
+    assert f"commits: {COMMITS}" in tour_of(way).text(step)
 
 
 @pytest.mark.parametrize("way", BEHIND_GATEWAY)
@@ -105,10 +109,6 @@ def test_a_preview_names_the_reader_as_the_host_does(tour_of: TourOf, way: str) 
 
 def test_an_old_pointer_is_read_after_a_restart(tour_of: TourOf) -> None:
     assert commit_message(PART_COMMIT) in tour_of(RESUMED_WAY).text("resumed")
-
-
-def test_an_old_table_is_queried_after_a_restart(tour_of: TourOf) -> None:
-    assert f"commits: {COMMITS}" in tour_of(RESUMED_WAY).text("queried again")
 
 
 def test_the_search_costs_fewer_tokens_than_the_list(host: RealHost, tour_of: TourOf) -> None:

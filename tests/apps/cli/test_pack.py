@@ -79,6 +79,7 @@ def test_options_choose_which_files_are_searched(cache: Path, tree: Path) -> Non
     )
     assert {"src/cookies.py", "yarn.lock"} <= set(paths(document))
     assert document["left_out"] == {"secret": 1, "binary": 1, "excluded": 2}
+    assert len(paths(run_json(cache, "cookie jar", tree, "--max-files", "1"))) == 1
 
 
 def test_without_a_path_this_folder_is_packed(
@@ -98,10 +99,6 @@ def test_without_a_match_nothing_is_packed(cache: Path, tree: Path) -> None:
     assert "none of 4 files has a word of the question" in result.stderr
     write(tree, {"xylophone.py": ""})
     assert "the matching files are empty" in run(cache, "xylophone", tree, code=3).stderr
-
-
-def test_the_number_of_files_is_limited(cache: Path, tree: Path) -> None:
-    assert len(paths(run_json(cache, "cookie jar", tree, "--max-files", "1"))) == 1
 
 
 def test_people_get_text_on_stdout_and_a_table_on_stderr(cache: Path, tree: Path) -> None:
