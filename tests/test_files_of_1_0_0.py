@@ -12,7 +12,6 @@ from typing import Any
 
 import obstore.store
 import pytest
-from typer.testing import CliRunner
 
 from llm_common.agents import (
     AgenticExecutor,
@@ -29,12 +28,12 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.apps.cli.app import app
 from llm_common.context import AdaptiveWeights, IntentType
 from llm_common.errors import PointerNotFoundError
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.testing import ScriptedClient
 from llm_common.trace import read_trace
+from tests.apps.cli.running import run
 
 FOLDER = Path(__file__).with_name("files_of_1_0_0")
 EXPECTED: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
@@ -291,17 +290,15 @@ async def test_learned_weights_are_read(files: Path) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_a_trace_is_read_and_shown(name: str, files: Path) -> None:
     path, old = files / "traces" / name, RUNS[name]
-    run = read_trace(path)
-    assert run.begin is not None
-    assert run.begin.query_id == old["query_id"]
-    assert [line.kind for line in run.lines] == old["kinds"]
-    assert list(run.notes) == old["notes"]
-    assert (run.end and run.end.status) == old["status"]
-    for mode in ([], ["--json"]):
-        result = CliRunner().invoke(app, ["trace", "show", str(path), *mode])
-        assert result.exit_code == 0, (result.output, result.exception)
-    shown = json.loads(result.stdout)
+    trace = read_trace(path)
+    assert trace.begin is not None
+    assert trace.begin.query_id == old["query_id"]
+    assert [line.kind for line in trace.lines] == old["kinds"]
+    assert list(trace.notes) == old["notes"]
+    assert (trace.end and trace.end.status) == old["status"]
+    run("trace", "show", path)
+    shown = json.loads(run("trace", "show", path, "--json").stdout)
     assert [line["kind"] for line in shown["lines"]] == old["kinds"]
     page = files / "run.html"
-    assert CliRunner().invoke(app, ["trace", "export", str(path), str(page)]).exit_code == 0
+    run("trace", "export", path, page)
     assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")

@@ -5,12 +5,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.servers.records import ServerRecords, approve, changed_names, pending
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
+from tests.apps.cli.running import run
 
 pytestmark = pytest.mark.mcp
 SERVER = ServerConfig(command="pay-server")
@@ -77,7 +76,6 @@ def test_approve_shows_every_part_that_changed(
     path, folder = tmp_path / "mcp.json", tmp_path / "kept"
     path.write_text('{"mcpServers": {"one": {"command": "pay-server"}}}', encoding="utf-8")
     listed(folder, tool("Pays."), changed)
-    arguments = ["gateway", "approve", "-c", str(path), "--folder", str(folder), "--yes"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.output.splitlines() == ["one: its tool pay changed", *lines]
+    shown = run("gateway", "approve", "-c", path, "--folder", folder, "--yes").output
+    assert shown.splitlines() == ["one: its tool pay changed", *lines]
     assert pending(GatewayConfig.from_files(path, folder=folder)) == ()

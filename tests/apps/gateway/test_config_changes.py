@@ -10,12 +10,11 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import Client
-from typer.testing import CliRunner
 
-from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, GatewayConfig
 from llm_common.apps.gateway.servers.records import pending
 from llm_common.apps.gateway.serving import ConfigWatch
+from tests.apps.cli.running import run as run_command
 from tests.apps.gateway.hosts import (
     Files,
     Heard,
@@ -169,16 +168,14 @@ def test_approve_shows_what_an_entry_starts_without_its_values(tmp_path: Path) -
     token = "ghp_" + "a1B2c3D4e5" * 4
     entry = {"command": "npx", "args": ["-y", "tool", token], "env": {"KEY": "hidden"}}
     path = config_file(tmp_path, one=entry)
-    arguments = ["gateway", "approve", "-c", str(path), "--folder", str(tmp_path / "kept")]
-    refused = CliRunner().invoke(app, arguments, input="n\n")
-    assert refused.exit_code == 1
+    arguments: list[str | Path] = ["gateway", "approve", "-c", path, "--folder", tmp_path / "kept"]
+    refused = run_command(*arguments, code=1, typed="n\n")
     assert "one: starts npx -y tool" in refused.output
     assert "with the variables KEY" in refused.output
     assert token not in refused.output
     assert "hidden" not in refused.output
-    approved = CliRunner().invoke(app, [*arguments, "--yes"])
-    assert approved.exit_code == 0
-    assert "Nothing waits for approval." in CliRunner().invoke(app, arguments).output
+    run_command(*arguments, "--yes")
+    assert "Nothing waits for approval." in run_command(*arguments).output
 
 
 async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) -> None:
@@ -193,8 +190,8 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
         await host.call_tool("search", {})
         (session,) = gateway.sessions
         assert session.catalogue.changed == {"one": {"search"}}
-        arguments = ["gateway", "approve", "-c", str(path), "--folder", str(files.kept), "--yes"]
-        shown = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+        arguments = ("gateway", "approve", "-c", path, "--folder", files.kept, "--yes")
+        shown = await asyncio.to_thread(run_command, *arguments)
         assert "one: its tool search changed" in shown.output
         await gateway.reload(config.reread())
         (tool,) = [tool for tool in (await host.list_tools()).tools if tool.name == "search"]
