@@ -145,4 +145,4 @@ def test_cells_forge_nothing_and_long_ones_say_that_they_are_cut(packed: Pack, c
     assert len(re.findall(r"^### ", pack.text, re.MULTILINE)) == 1
     assert re.search(r"^id: 7$", pack.text, re.MULTILINE)
     assert pack.tokens <= 2_500
-    assert ("x…\n" in pack.text) is (len(cell) > 2_000)
+    assert ("note: …x" in pack.text) is (len(cell) > 2_000)
