@@ -48,11 +48,11 @@ NEGATIONS: Final = set_of(
 )
 _DESCENDING: Final = set_of(
     "highest most maximum max largest biggest greatest best top latest newest longest last"
-    " youngest recent heaviest tallest fastest hottest warmest expensive costliest"
+    " youngest recent heaviest tallest fastest hottest warmest expensive costliest descending"
 )
 _ASCENDING: Final = set_of(
     "lowest least minimum min smallest cheapest earliest first shortest oldest worst fewest slowest"
-    " lightest coldest"
+    " lightest coldest ascending"
 )
 FILLERS: Final = set_of(
     "a an the of in on at is are was were be and or not to for from by with all any each how many"

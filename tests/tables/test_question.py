@@ -111,14 +111,21 @@ def test_an_order_puts_the_best_first(question: str, best: str) -> None:
         ("Who has the highest rank?", "Bob"),
         ("Who is the heaviest?", "Cid"),
         ("Who earned the most money?", "Ann"),
+        ("Sort by temp min descending", "Cid"),
+        ("Sort by money ascending", "Bob"),
+        ("Who has the lowest t value?", "Cid"),
+        ("Who has the highest share with a degree?", "Bob"),
     ],
 )
 def test_an_order_says_which_end_of_its_column_is_meant(question: str, best: str) -> None:
-    fields = ("#", "name", "age", "latency", "duration", "speed", "rank", "weight", "money")
+    fields = (
+        *("#", "name", "age", "latency", "duration", "speed", "rank", "weight", "money"),
+        *("temp_max", "temp_min", "old_value", "t_value", "share_in_cities", "share_with_a_degree"),
+    )
     rows = [
-        (1, "Bob", 40, 3, 90.5, 12, 1, 70, 5),
-        (2, "Cid", 25, 4, 60.5, 30, 3, 88, 7),
-        (3, "Ann", 61, 5, 75.0, 9, 2, 61, 9),
+        (1, "Bob", 40, 3, 90.5, 12, 1, 70, 5, 9, 2, 1, 8, 3, 9),
+        (2, "Cid", 25, 4, 60.5, 30, 3, 88, 7, 7, 4, 5, 2, 9, 3),
+        (3, "Ann", 61, 5, 75.0, 9, 2, 61, 9, 8, 1, 3, 6, 2, 1),
     ]
     records = [dict(zip(fields, row, strict=True)) for row in rows]
     assert records[reading(question, records).rows[0]]["name"] == best

@@ -1,6 +1,7 @@
 """`ColumnWords`: which words of a question name which columns of a table."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Final
 
 from llm_common.ranking.question_words import QuestionWords, are_alike, set_of, stem_of
@@ -19,6 +20,9 @@ def stems_of(words: str) -> frozenset[str]:
 
 MONEY: Final = stems_of("price cost amount total fee fare charge")
 """Stems of the names of prices."""
+
+FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
+"""Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
 _WHOLE_NAME: Final = 2.3  # more than parts of a name score
 _AGE: Final = frozenset({"age"})
@@ -104,6 +108,15 @@ class ColumnWords:
                 break
             behind.append(index)
         return before, behind
+
+    def whole_name(self, column: Column) -> range:
+        """Return the indexes of a column's name of several words, such as `sales (2016)`."""
+        short = [part for part in column.last_stems if part not in FLAG_FILLERS]
+        stems = [word.stem for word in self._words] if len(short) > 1 else []
+        for parts, start in product((list(column.last_stems), short), range(len(stems))):
+            if stems[start : start + len(parts)] == parts:
+                return range(start, start + len(parts))
+        return range(0)
 
     def named_by(self, column: Column, indexes: Iterable[int]) -> tuple[float, set[int]]:
         """Return how well words name a column, and which of them do."""

@@ -147,22 +147,35 @@ class _Reading:
     # --- rows
 
     def _order(self) -> Order | None:
+        names = {each for column in self._columns for each in self._naming.whole_name(column)}
         for word in self._question.orders():
-            if word.index in self._naming.used:
+            if word.index in names | self._naming.used:  # as in `temp max`
                 continue
-            before, behind = self._naming.around(word.index, word.index)
-            free = range(len(self._words))
-            by = [index + 1 for index in free[word.index : -1] if self._words[index].text == "by"]
-            for near in (by, [word.index, *behind, *before], free):
-                column, _, _ = self._naming.best(
-                    near, lambda column: column.is_numeric or column.is_date
-                )
-                if column is not None:
-                    turned = REVERSED.get(self._words[word.index].text, frozenset())
-                    is_turned = not turned.isdisjoint(column.last_stems)
-                    return Order(column.index, word.is_descending ^ is_turned)
+            column = self._ordered_column(word.index)
+            if column is not None:
+                turned = REVERSED.get(self._words[word.index].text, frozenset())
+                is_turned = not turned.isdisjoint(column.last_stems)
+                return Order(column.index, word.is_descending ^ is_turned)
             if self._words[word.index].text in _PLACES:
                 return Order(None, word.is_descending)
+        return None
+
+    def _ordered_column(self, index: int) -> Column | None:
+        """Return the column that a word such as "highest" is about."""
+        ordered = [column for column in self._columns if column.is_numeric or column.is_date]
+        free = range(len(self._words))
+        by = [each for each in free if self._words[each].text == "by"]
+        starts = {index + 1, *(each + 1 for each in by)}
+        for column in sorted(ordered, key=lambda column: -len(column.last_stems)):
+            name = self._naming.whole_name(column)
+            if name and name.start in starts:
+                return column
+        before, behind = self._naming.around(index, index)
+        behind_by = [each for start in by for each in self._naming.around(start, start)[1]]
+        for near in (behind_by, [index, *behind, *before], free):
+            best, _, _ = self._naming.best(near, ordered.__contains__)
+            if best is not None:
+                return best
         return None
 
     def _rows(self, conditions: Sequence[Condition], order: Order | None) -> tuple[list[int], int]:

@@ -32,7 +32,13 @@ from llm_common.ranking.question_words import (
 from llm_common.tables.column_types import MARKERS
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column, like
 from llm_common.tables.question.affixes import affixes_in
-from llm_common.tables.question.column_words import CONCEPTS, MONEY, ColumnWords, stems_of
+from llm_common.tables.question.column_words import (
+    CONCEPTS,
+    FLAG_FILLERS,
+    MONEY,
+    ColumnWords,
+    stems_of,
+)
 from llm_common.tables.values import (
     IN_LABEL,
     Cell,
@@ -45,9 +51,6 @@ _Cell = TypeVar("_Cell")
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SHOWN_VALUES: Final = 3
 _CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
-
-_FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
-"""Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
 _OPPOSITE: Final = re.compile(r"(?:un|in|non-?|not-)(.+)")
 _DATE_NOUNS: Final = set_of("date dates day days time month year")
@@ -132,7 +135,7 @@ class _Terms:
         self._question = naming.question
         self._words = naming.question.words
         self._columns = naming.columns
-        self._compared = {index for column in self._columns for index in self._whole_name(column)}
+        self._compared = {index for column in self._columns for index in naming.whole_name(column)}
         """Indexes of words that are no values: of whole names, and of numbers with a sign."""
         self._found: dict[str, dict[int, _Found]] = {}
         """The phrases that are values, with the columns."""
@@ -153,15 +156,6 @@ class _Terms:
         self._read_values()
         self._read_flags()
         self._read_events()
-
-    def _whole_name(self, column: Column) -> range:
-        """Return the indexes of a column's name of several words, such as `sales (2016)`."""
-        parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
-        stems = [word.stem for word in self._words] if len(parts) > 1 else []
-        for start in range(len(stems)):
-            if stems[start : start + len(parts)] == parts:
-                return range(start, start + len(parts))
-        return range(0)
 
     def _words_of_texts(self) -> set[int]:
         """Return the indexes of the words of texts such as `TSV 1860`, which are whole cells."""
@@ -656,7 +650,7 @@ class _Terms:
         """Return the words that name a flag with all of its words, and whether they negate it."""
         indexes, is_negated = [], False
         for part in column.last_stems:
-            if part in _FLAG_FILLERS:
+            if part in FLAG_FILLERS:
                 continue
             for index, word in enumerate(self._words):
                 if index in self._naming.used:
@@ -703,7 +697,7 @@ class _Terms:
                 self._add_presence(column, index)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
-        parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
+        parts = [part for part in column.last_stems if part not in FLAG_FILLERS]
         if column.is_date:
             parts = [part for part in parts if part not in _DATE_ENDINGS]
         if parts in (["name"], ["id"]) and column.outer_stems:
