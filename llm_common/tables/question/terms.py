@@ -317,7 +317,7 @@ class _Terms:
             is_open = any(self._words[index].stem in column.last_stems for index in negations)
             is_alone = not is_open and is_alone and self._units_fit(column, comparison, behind)
             # "How many years had over 15 million people" compares no year.
-            known = _UNITS.union(column.last_stems)
+            known = _UNITS.union(column.last_stems, NEUTRAL)
             is_other = bool(behind) and self._words[behind[0]].stem not in known
             is_alone &= not (is_other and named == {self._question.counting.stop})
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
