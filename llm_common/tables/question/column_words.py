@@ -38,7 +38,10 @@ REVERSED: Final = {
     )
     for word in words.split()
 }
-"""Words of an order, with the stems of columns in which the best has the lowest number."""
+"""Words of an order, with the stems of columns that they order the other way around.
+
+The slowest has the lowest speed, but the longest duration.
+"""
 
 CONCEPTS: Final = {
     stem_of(word): stems
