@@ -195,13 +195,13 @@ def test_a_sketch_shows_what_the_question_asks_for(
 
 
 def test_a_long_path_is_shown_from_its_end() -> None:
-    folder = "/home/ci/work/" * 6
+    folder = "/srv/shop/main/" * 6
     rows = [{"file": f"{folder}app_{n}.ts", "size": n % 2} for n in range(60)]
     assert f"1 | …{folder[-51:]}app_7.ts\n" in sketch(rows, "Which have a size of 1?", 900)
 
 
 def test_a_long_path_names_a_record_without_a_shorter_name() -> None:
-    folder = "/home/ci/work/" * 6
+    folder = "/srv/shop/main/" * 6
     rows = [{"file": f"{folder}{n}.ts", "errors": 0, "rule": None} for n in range(30)]
     rows[7] |= {"errors": 2, "rule": "no-undef"}
     assert f"\nfile: {folder}7.ts\n" in sketch(rows, "Which have over 0 errors?")

@@ -1,7 +1,7 @@
 """`ColumnWords`: which words of a question name which columns of a table."""
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, product
 from typing import Final
 
 from llm_common.ranking.question_words import QuestionWords, are_alike, set_of, stem_of
@@ -21,7 +21,7 @@ def stems_of(words: str) -> frozenset[str]:
 MONEY: Final = stems_of("price cost amount total fee fare charge")
 """Stems of the names of prices."""
 
-FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
+_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
 _WHOLE_NAME: Final = 2.3  # more than parts of a name score
@@ -68,6 +68,11 @@ CONCEPTS: Final = {
 """Stems of adjectives and verbs, with those of the columns that they compare."""
 
 
+def telling_stems(column: Column) -> list[str]:
+    """Return the stems of a column's own name, without those that a question may leave out."""
+    return [part for part in column.last_stems if part not in _FILLERS]
+
+
 class ColumnWords:
     """The words of a question that may name columns.
 
@@ -77,6 +82,9 @@ class ColumnWords:
         nouns: Stems of words for the records.
         used: Indexes of the words that parts of the question took, which name no other column.
         names: The stems of the columns' own names.
+        whole_names: Where the question has the whole name of a column of several words, such as
+            `sales (2016)`, by the index of the column.
+        in_names: Indexes of the words of whole names.
     """
 
     def __init__(
@@ -88,6 +96,8 @@ class ColumnWords:
         self._words = question.words
         self.used: set[int] = set()
         self.names = {part for column in columns for part in column.last_stems}
+        self.whole_names = dict(self._whole_names())
+        self.in_names = set(chain.from_iterable(self.whole_names.values()))
         # The stem behind "how many", if no name goes on behind it: "orders", "order ids". It is
         # what the records are, and no choice among columns such as `order_id`.
         stems = [word.stem for word in self._words[question.counting.stop :][:2]]
@@ -112,14 +122,16 @@ class ColumnWords:
             behind.append(index)
         return before, behind
 
-    def whole_name(self, column: Column) -> range:
-        """Return the indexes of a column's name of several words, such as `sales (2016)`."""
-        short = [part for part in column.last_stems if part not in FLAG_FILLERS]
-        stems = [word.stem for word in self._words] if len(short) > 1 else []
-        for parts, start in product((list(column.last_stems), short), range(len(stems))):
-            if stems[start : start + len(parts)] == parts:
-                return range(start, start + len(parts))
-        return range(0)
+    def _whole_names(self) -> Iterator[tuple[int, range]]:
+        stems = [word.stem for word in self._words]
+        for column in self.columns:
+            short = telling_stems(column)
+            if len(short) < 2:  # noqa: PLR2004
+                continue
+            for parts, start in product((list(column.last_stems), short), range(len(stems))):
+                if stems[start : start + len(parts)] == parts:
+                    yield column.index, range(start, start + len(parts))
+                    break
 
     def named_by(self, column: Column, indexes: Iterable[int]) -> tuple[float, set[int]]:
         """Return how well words name a column, and which of them do."""

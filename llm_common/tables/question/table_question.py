@@ -147,9 +147,8 @@ class _Reading:
     # --- rows
 
     def _order(self) -> Order | None:
-        names = {each for column in self._columns for each in self._naming.whole_name(column)}
         for word in self._question.orders():
-            if word.index in names | self._naming.used:  # as in `temp max`
+            if word.index in self._naming.in_names | self._naming.used:  # as in `temp max`
                 continue
             column = self._ordered_column(word.index)
             if column is not None:
@@ -167,7 +166,7 @@ class _Reading:
         by = [each for each in free if self._words[each].text == "by"]
         starts = {index + 1, *(each + 1 for each in by)}
         for column in sorted(ordered, key=lambda column: -len(column.last_stems)):
-            name = self._naming.whole_name(column)
+            name = self._naming.whole_names.get(column.index)
             if name and name.start in starts:
                 return column
         before, behind = self._naming.around(index, index)

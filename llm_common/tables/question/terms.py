@@ -34,10 +34,10 @@ from llm_common.tables.columns import MAX_VALUE_CHARS, Column, like
 from llm_common.tables.question.affixes import affixes_in
 from llm_common.tables.question.column_words import (
     CONCEPTS,
-    FLAG_FILLERS,
     MONEY,
     ColumnWords,
     stems_of,
+    telling_stems,
 )
 from llm_common.tables.values import (
     IN_LABEL,
@@ -135,7 +135,7 @@ class _Terms:
         self._question = naming.question
         self._words = naming.question.words
         self._columns = naming.columns
-        self._compared = {index for column in self._columns for index in naming.whole_name(column)}
+        self._compared = set(naming.in_names)
         """Indexes of words that are no values: of whole names, and of numbers with a sign."""
         self._found: dict[str, dict[int, _Found]] = {}
         """The phrases that are values, with the columns."""
@@ -649,9 +649,7 @@ class _Terms:
     def _flag_words(self, column: Column) -> tuple[list[int], bool]:
         """Return the words that name a flag with all of its words, and whether they negate it."""
         indexes, is_negated = [], False
-        for part in column.last_stems:
-            if part in FLAG_FILLERS:
-                continue
+        for part in telling_stems(column):
             for index, word in enumerate(self._words):
                 if index in self._naming.used:
                     continue
@@ -697,7 +695,7 @@ class _Terms:
                 self._add_presence(column, index)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
-        parts = [part for part in column.last_stems if part not in FLAG_FILLERS]
+        parts = telling_stems(column)
         if column.is_date:
             parts = [part for part in parts if part not in _DATE_ENDINGS]
         if parts in (["name"], ["id"]) and column.outer_stems:
