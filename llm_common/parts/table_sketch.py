@@ -351,15 +351,22 @@ class TableSketch:
         # A column that is empty here, or holds objects, takes room and says nothing.
         columns = [index for index in columns if self._is_readable_in(index, question.rows)]
         columns = list(dict.fromkeys(columns or [0]))
-        # Rows that are alike say less than their number.
-        others = sorted(
-            range(len(self._columns)), key=lambda each: -len(self._columns[each].counts)
-        )
-        for index in [each for each in others if self._widths[each] <= _MAX_CELL_CHARS][:2]:
-            rows = [self._row(row, columns) for row in question.rows[:_SAMPLE_ROWS]]
-            if len(set(rows)) < len(rows) and index not in columns:
+        for index in self._distinct_columns:
+            if index not in columns and self._look_alike(question.rows, columns):
                 columns.append(index)
         return columns[:_MAX_SHOWN_COLUMNS]
+
+    @cached_property
+    def _distinct_columns(self) -> list[int]:
+        """Indexes of the two columns of short cells with the most different ones."""
+        columns = sorted(self._columns, key=lambda column: -len(column.counts))
+        indexes = (column.index for column in columns)
+        return [index for index in indexes if self._widths[index] <= _MAX_CELL_CHARS][:2]
+
+    def _look_alike(self, rows: Sequence[int], columns: Sequence[int]) -> bool:
+        """Return whether some rows show the same, which says less than their number."""
+        sample = rows[:_SAMPLE_ROWS]
+        return len({self._row(row, columns) for row in sample}) < len(sample)
 
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}

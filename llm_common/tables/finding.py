@@ -36,6 +36,7 @@ from llm_common.tables.table import (
 )
 from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import DECODER, Json, decode_json
+from llm_common.text.display import counted
 from llm_common.text.unwrapping import (
     unwrapped,
     without_cut_note,
@@ -224,7 +225,7 @@ class _Search:
         if note:
             self._add_field(f"{path} cut".strip(), note)
         if others:
-            name = f"{len(others):,} other line" + ("s" if len(others) > 1 else "")
+            name = counted(len(others), "other line")
             self._add_field(f"{path} {name}".strip(), "\n".join(others))
 
     def _tables_of_data(self, path: str, data: Json, depth: int) -> list[Table]:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from llm_common.text.canonical import decode_json, stable_json, to_plain
     from llm_common.text.display import (
         CONTROLS,
+        counted,
         excerpt_text,
         in_fence,
         inert,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTROLS",
+    "counted",
     "decode_json",
     "excerpt_text",
     "in_fence",
@@ -35,6 +37,7 @@ __all__ = [
 
 _MODULES = {
     "CONTROLS": "llm_common.text.display",
+    "counted": "llm_common.text.display",
     "decode_json": "llm_common.text.canonical",
     "excerpt_text": "llm_common.text.display",
     "in_fence": "llm_common.text.display",

@@ -27,7 +27,6 @@ from llm_common.apps.cli.terminal import (
     Offset,
     Yes,
     confirm,
-    counted,
     end,
     end_list,
     example,
@@ -39,6 +38,7 @@ from llm_common.apps.cli.terminal import (
     say,
     show_progress,
 )
+from llm_common.text import counted
 
 if TYPE_CHECKING:
     from llm_common.agents import ContextPointer

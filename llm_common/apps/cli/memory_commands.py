@@ -17,7 +17,6 @@ from llm_common.apps.cli.terminal import (
     Offset,
     Yes,
     confirm,
-    counted,
     end,
     end_list,
     example,
@@ -25,6 +24,7 @@ from llm_common.apps.cli.terminal import (
     print_result,
     say,
 )
+from llm_common.text import counted
 
 if TYPE_CHECKING:
     from llm_common.memory import PostgresMemory, SqliteMemory

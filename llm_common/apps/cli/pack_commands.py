@@ -10,7 +10,6 @@ from rich.text import Text
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
-    counted,
     end,
     print_json,
     print_text,
@@ -19,6 +18,7 @@ from llm_common.apps.cli.terminal import (
     show_progress,
     stderr_console,
 )
+from llm_common.text import counted
 
 if TYPE_CHECKING:
     from llm_common.folders import FolderPack

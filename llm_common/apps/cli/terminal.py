@@ -234,11 +234,6 @@ def safe_line(text: str, *, max_chars: int = _MAX_CELL_CHARS) -> str:
     return safe_text(one_line(text, max_chars=max_chars)).plain
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def listed(names: Sequence[str]) -> str:
     """Return names for one message: the first five, and how many more there are."""
     text = ", ".join(names[:_MAX_LISTED])

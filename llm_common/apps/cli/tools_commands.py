@@ -13,7 +13,6 @@ from llm_common.apps.cli.terminal import (
     InertErrorGroup,
     Limit,
     Offset,
-    counted,
     end,
     end_list,
     example,
@@ -22,6 +21,7 @@ from llm_common.apps.cli.terminal import (
     show_progress,
 )
 from llm_common.errors import ConfigError
+from llm_common.text import counted
 
 if TYPE_CHECKING:
     from llm_common.tools import ToolDefinition

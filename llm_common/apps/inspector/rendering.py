@@ -21,7 +21,7 @@ from llm_common.agents import ContextPointer, output_label
 from llm_common.apps.inspector import run_page
 from llm_common.apps.inspector.run_page import IndexEntry
 from llm_common.storage import folder_of
-from llm_common.text import inert, stable_json
+from llm_common.text import counted, inert, stable_json
 from llm_common.trace import FORM_NAMES, RecordedRun, account, labels, shares
 
 PAGE_ROWS: Final = 50
@@ -214,6 +214,6 @@ def distance(moment: datetime) -> str:
     for length, unit in _SPANS:
         count = int(abs(seconds) // length)
         if count:
-            span = f"1 {unit}" if count == 1 else f"{count:,} {unit}s"
+            span = counted(count, unit)
             break
     return f"{span} ago" if seconds >= 0 else f"in {span}"
